@@ -1,10 +1,15 @@
-"""Fixtures that every test may use."""
+"""Fixtures that every test may use, and the rule that nothing is skipped where all is there."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
+
+_skipped: list[str] = []
 
 
 @pytest.fixture(scope="session")
@@ -13,3 +18,26 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("no ../shared beside this checkout")
     return SHARED
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A terminal of fixed width without colours."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    yield
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped:
+        _skipped.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get("DMNRAG_FAIL_ON_SKIP") and _skipped:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if os.environ.get("DMNRAG_FAIL_ON_SKIP") and _skipped:
+        terminalreporter.write_line(f"skipped although everything is there: {', '.join(_skipped)}", red=True)

@@ -1,0 +1,63 @@
+"""The `dmnrag` command. Each command is one file beside this one.
+
+Data goes to stdout, talk and progress to stderr. Exit codes: 0 done, 1 failed, 2 wrong use.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from dmnrag import __version__
+from dmnrag.cli import ask, demo, doctor, evaluate, index, info, search
+from dmnrag.cli.console import talk
+from dmnrag.errors import ConfigError, DmnragError, QueryError
+
+_FAILED, _WRONG_USE, _INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    name="dmnrag",
+    help="Answer questions over domain-labelled question-answer pairs, with the domain in retrieval and in the prompt.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (demo, index, info, search, ask, evaluate, doctor):
+    command.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dmnrag {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    del version  # handled by its callback
+
+
+def run() -> None:
+    """Entry point: errors raised on purpose become one clear line and an exit code."""
+    try:
+        app()
+    except DmnragError as error:
+        talk(f"error: {error}")
+        sys.exit(_WRONG_USE if isinstance(error, ConfigError | QueryError) else _FAILED)
+    except KeyboardInterrupt:
+        talk("interrupted")
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of a pipe left (`| head`): nothing is wrong. stdout must not be flushed again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        if os.environ.get("DMNRAG_DEBUG"):
+            raise
+        talk(f"error: unexpected {type(error).__name__}: {error} (DMNRAG_DEBUG=1 shows where)")
+        sys.exit(_FAILED)

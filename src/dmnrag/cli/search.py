@@ -1,0 +1,118 @@
+"""`dmnrag search`: the documents for a question, or for a file of questions."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dmnrag._io import write_bytes_atomic
+from dmnrag.cli import options as o
+from dmnrag.cli.console import print_json, talk
+from dmnrag.cli.render import hits_text, search_to_dict
+from dmnrag.data import read_queries
+from dmnrag.errors import ConfigError
+from dmnrag.pipeline import Pipeline
+from dmnrag.retrieval.layers import RetrievalSettings
+from dmnrag.types import PLAIN, DomainUse, Hit, Query
+
+QueriesFile = Annotated[
+    Path | None, typer.Option("--queries", help='Many questions: {"query_id", "text", "domain"} per line.')
+]
+RunFile = Annotated[Path | None, typer.Option("--run", help="Write the rankings of --queries as a TREC run.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("search")(search)
+
+
+def search(
+    folder: o.IndexFolder,
+    question: Annotated[str | None, typer.Argument(help="The question; or give --queries.")] = None,
+    domain: o.DomainOption = None,
+    layer: o.LayerOption = "",
+    k: o.K = 3,
+    candidates: o.Candidates = 100,
+    domain_filter: o.DomainFilter = False,
+    domain_weight: o.DomainWeight = 1.0,
+    rerank: o.RerankOption = None,
+    allow_unknown_domain: o.AllowUnknown = False,
+    queries: QueriesFile = None,
+    run: RunFile = None,
+    as_json: o.JsonOption = False,
+) -> None:
+    """Find the documents for a question; a known domain joins the search."""
+    if (question is None) == (queries is None):
+        raise ConfigError("give either a question or --queries FILE")
+    if run is not None and queries is None:
+        raise ConfigError("--run writes the rankings of many questions: give them with --queries FILE")
+    pipeline = open_pipeline(folder, rerank)
+    asked = [Query("1", question or "")] if queries is None else read_queries(queries)
+    given = o.domain_given(domain)
+    asked = [
+        Query(q.query_id, q.text, pipeline.resolve(given or q.domain or None, allow_unknown=allow_unknown_domain))
+        for q in asked
+    ]
+    settings = retrieval_settings(pipeline, layer, k, candidates, domain_filter, domain_weight, rerank is not None)
+    rankings = pipeline.search(asked, settings)
+    if run is not None:
+        write_bytes_atomic(run, trec_run(asked, rankings, settings.layer).encode())
+        talk(f"wrote {sum(map(len, rankings)):,} lines to {run}")
+    for query, hits in zip(asked, rankings, strict=True):
+        _show(pipeline, query, hits, settings.layer, as_json=as_json, many=queries is not None, quiet=run is not None)
+
+
+def _show(
+    pipeline: Pipeline, query: Query, hits: list[Hit], layer: str, *, as_json: bool, many: bool, quiet: bool
+) -> None:
+    documents = pipeline.index.documents([hit.doc_id for hit in hits])
+    if as_json:
+        row = search_to_dict(query.text, query.domain, layer, hits, documents)
+        print_json({"query_id": query.query_id, **row} if many else row)
+    elif not quiet:
+        if many:
+            typer.echo(f"{query.query_id}\t{query.text}")
+        typer.echo(hits_text(hits, documents))
+
+
+def open_pipeline(folder: Path, rerank: str | None) -> Pipeline:
+    """A pipeline without an LLM."""
+    from dmnrag.index import Index
+
+    reranker = None
+    if rerank is not None:
+        from dmnrag.retrieval.rerank import make_reranker
+
+        reranker = make_reranker(rerank)
+    return Pipeline(Index.open(folder), reranker=reranker)
+
+
+def retrieval_settings(
+    pipeline: Pipeline,
+    layer: str,
+    k: int,
+    candidates: int,
+    domain_filter: bool,
+    domain_weight: float,
+    rerank: bool,
+) -> RetrievalSettings:
+    """Retrieval from the options; the layer that the index can do where none is named."""
+    use = DomainUse(weight=domain_weight) if pipeline.index.domains else PLAIN
+    return RetrievalSettings(
+        k=k,
+        layer=o.parse_layer(layer) or pipeline.default_layer,
+        use=use,
+        domain_filter=domain_filter,
+        candidates=candidates,
+        rerank=rerank,
+    )
+
+
+def trec_run(queries: list[Query], rankings: list[list[Hit]], tag: str) -> str:
+    """`query_id Q0 doc_id rank score tag` lines."""
+    lines = [
+        f"{query.query_id} Q0 {hit.doc_id} {hit.rank} {hit.score:.9g} {tag}\n"
+        for query, hits in zip(queries, rankings, strict=True)
+        for hit in hits
+    ]
+    return "".join(lines)

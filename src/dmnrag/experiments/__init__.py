@@ -1,0 +1,1 @@
+"""Measuring: retrieval and answers on held-out questions, each figure with its interval."""

@@ -1,0 +1,72 @@
+"""Retrieval scored on the answer pool (PAPER, last table).
+
+The pool is the answers of both splits as passages without their questions; held-out questions are the
+queries and their own answers the gold. It lives in a temporary index and is never used to answer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dmnrag.experiments.systems import rank_all
+from dmnrag.index import Index, IndexSettings, build_index
+from dmnrag.index.build import Progress, no_progress
+from dmnrag.metrics import retrieval_measures
+from dmnrag.pipeline import Pipeline
+from dmnrag.protocols import Encoder
+from dmnrag.types import Document, Domain, Example
+
+MEASURES = ("recall@3", "recall@10", "MRR@10")
+_DEPTH = 10
+
+
+def pool_settings(settings: IndexSettings) -> IndexSettings:
+    """The index's own settings with passages of answers alone."""
+    dense = None if settings.dense is None else replace(settings.dense, passage="answer")
+    return replace(settings, indexed_text="answer", dense=dense)
+
+
+def pool_passages(index: Index) -> Iterator[tuple[str, Domain]]:
+    """Each distinct answer of both splits once, with the domain it first came with."""
+    seen: set[str] = set()
+    rows = [(example.references, example.query.domain) for example in index.examples]
+    rows += [(document.answers, document.domain) for document in index.all_documents()]
+    for answers, domain in rows:
+        for answer in answers:
+            if answer not in seen:
+                seen.add(answer)
+                yield answer, domain
+
+
+def score_pool(
+    index: Index, encoder: Encoder | None, on_progress: Progress = no_progress
+) -> dict[str, dict[str, list[float | None]]]:
+    """system -> measure -> a value per held-out question."""
+    passages = list(pool_passages(index))
+    # Held-out answers come first in `passages` and get the last ids, so a tie never favours a gold.
+    ids = {text: f"{len(passages) - i:08d}" for i, (text, _) in enumerate(passages)}
+    documents = (Document(ids[text], "", (text,), domain) for text, domain in passages)
+    with TemporaryDirectory() as folder:
+        build_index(
+            Path(folder) / "pool",
+            documents,
+            pool_settings(index.settings),
+            encoder=encoder,
+            on_progress=lambda stage, done, total: on_progress(f"pool {stage}", done, total),
+        )
+        with Index.open(Path(folder) / "pool") as pool:
+            rankings = rank_all(Pipeline(pool, encoder=encoder), index.examples, _DEPTH)
+    qrels = {e.query.query_id: {ids[a]: 1 for a in _right_answers(index, e)} for e in index.examples}
+    query_ids = [e.query.query_id for e in index.examples]
+    values: dict[str, dict[str, list[float | None]]] = {}
+    for system, ranked in rankings.items():
+        run = dict(zip(query_ids, ranked, strict=True))
+        scores = retrieval_measures(run, qrels, MEASURES)
+        values[system] = {f"pool {m}": [scores[m][q] for q in query_ids] for m in MEASURES}
+    return values
+
+
+def _right_answers(index: Index, example: Example) -> list[str]:
+    golds = index.documents(example.gold_doc_ids)
+    return [*example.references, *(answer for gold in golds for answer in gold.answers)]

@@ -1,0 +1,7 @@
+"""The index folder: immutable generations of documents, postings and vectors, and a pointer to one."""
+
+from dmnrag.index.build import BuildReport, build_index
+from dmnrag.index.opened import Index
+from dmnrag.index.settings import IndexSettings
+
+__all__ = ["BuildReport", "Index", "IndexSettings", "build_index"]

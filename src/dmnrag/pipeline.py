@@ -1,0 +1,291 @@
+"""From a question to an answer: domain, retrieval, prompt, generation (figure 1 of the paper).
+
+    pipeline = Pipeline.open("index-folder", llm="builtin")
+    answer = pipeline.ask("高血压能喝酒吗？", domain="心血管内科")
+
+It knows which parts play together, and nothing of files, command lines or HTTP.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from dmnrag import methods
+from dmnrag.errors import ConfigError, QueryError
+from dmnrag.index import Index
+from dmnrag.index.build import UNTRAINED
+from dmnrag.index.labels import parse_domain, resolve_domain
+from dmnrag.llm import make_generator
+from dmnrag.methods import Method
+from dmnrag.prompts import Template, build_prompt, load_template
+from dmnrag.protocols import Encoder, Generator, Reranker
+from dmnrag.retrieval.dense import make_encoder
+from dmnrag.retrieval.layers import RetrievalSettings, Retriever
+from dmnrag.types import Answer, Document, Domain, DomainUse, Generation, GenerationSettings, Hit, Layer, Prompt, Query
+
+_CITATION = re.compile(r"\[(\d{1,3})\]")
+_HAS_WORD = re.compile(r"\w")
+
+MAX_QUESTION_CHARACTERS = 20_000
+"""Longer input is a document, not a question: refused instead of silently cut."""
+
+DomainGiven = str | Domain | None
+
+
+@dataclass(frozen=True, slots=True)
+class AskSettings:
+    """How questions are answered, beside the method."""
+
+    retrieval: RetrievalSettings = field(default_factory=RetrievalSettings)
+    """Layer, k and the rest; how the domain acts is taken from the method."""
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    domain_weight: float = 1.0
+    """Weight of the domain's terms in joint retrieval."""
+    batch_size: int = 32
+    """Prompts handed to the LLM at once."""
+
+
+class Pipeline:
+    """Answers questions over one open index with one LLM."""
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        generator: Generator | None = None,
+        encoder: Encoder | None = None,
+        reranker: Reranker | None = None,
+        template: Template | None = None,
+    ) -> None:
+        """Parts that are not given are made when first needed; without a generator only search works."""
+        self.index = index
+        self._generator = generator
+        self._encoder = encoder
+        self._reranker = reranker
+        self._template = template
+
+    @classmethod
+    def open(cls, folder: str | Path, *, llm: str | None = None, template: str | None = None) -> "Pipeline":
+        """Open an index folder, with an LLM by its spec (`builtin`, `openai:MODEL@URL`, a name or folder)."""
+        return cls(
+            Index.open(folder),
+            generator=None if llm is None else make_generator(llm),
+            template=None if template is None else load_template(template),
+        )
+
+    def with_llm(self, generator: Generator, template: Template | None = None) -> "Pipeline":
+        """The same index and retrieval with an LLM."""
+        return Pipeline(
+            self.index,
+            generator=generator,
+            encoder=self._encoder,
+            reranker=self._reranker,
+            template=template,
+        )
+
+    @property
+    def default_layer(self) -> Layer:
+        """The layer that measurement favours among those the index has (docs/results.md)."""
+        return "hybrid" if UNTRAINED in self.index.manifest.retrievers else "sparse"
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """Both layers, the second one only where the index has it."""
+        has_dense = UNTRAINED in self.index.manifest.retrievers
+        return Retriever(
+            self.index.sparse,
+            self.index.dense() if has_dense else None,
+            self.encoder if has_dense else None,
+            reranker=self._reranker,
+            passages_of=self.index.passages,
+            domain_kind=self.index.settings.domain_kind,
+        )
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The encoder that the index was built with."""
+        return self._encoder or make_encoder(self.index.dense_settings().encoder)
+
+    @property
+    def generator(self) -> Generator:
+        """The LLM.
+
+        Raises:
+            ConfigError: none was given.
+        """
+        if self._generator is None:
+            raise ConfigError("answering needs an LLM: give one with --llm (builtin, openai:MODEL@URL, a name or folder)")
+        return self._generator
+
+    @cached_property
+    def template(self) -> Template:
+        """The prompt's template: as given, else the one that suits the LLM."""
+        return self._template or load_template("base" if self.generator.name in _BASE_MODELS else "cited")
+
+    def resolve(self, domain: DomainGiven, *, allow_unknown: bool = False) -> Domain:
+        """The index's domain for what a caller gave."""
+        if domain is None:
+            return ()
+        given = parse_domain(domain) if isinstance(domain, str) else domain
+        return resolve_domain(given, self.index.domains, allow_unknown=allow_unknown)
+
+    def search(self, queries: Sequence[Query], settings: RetrievalSettings) -> list[list[Hit]]:
+        """The k best documents of each question.
+
+        Raises:
+            QueryError: a question without a word, or k below 1.
+        """
+        for query in queries:
+            check_question(query)
+        return self.retriever.retrieve(queries, settings)
+
+    def choose_method(self, name: str | None, domain: Domain) -> Method:
+        """The method by name, or the default for what is known of the question.
+
+        Raises:
+            ConfigError: the method needs a domain and none is known.
+        """
+        if name is None:
+            return methods.DEFAULT if domain else methods.BASELINE
+        method = methods.find_method(name)
+        if method.needs_domain and not domain:
+            known = "the index has none" if not self.index.domains else "give one with --domain"
+            raise ConfigError(
+                f"method {method.name} uses the question's domain and none is known ({known}); "
+                f"or use --method {methods.BASELINE.name}"
+            )
+        return method
+
+    def ask(
+        self,
+        question: str,
+        domain: DomainGiven = None,
+        *,
+        method: str | None = None,
+        settings: AskSettings | None = None,
+        allow_unknown_domain: bool = False,
+    ) -> Answer:
+        """Answer one question."""
+        resolved = self.resolve(domain, allow_unknown=allow_unknown_domain)
+        query = Query("1", question, resolved)
+        return self.ask_all([query], self.choose_method(method, resolved), settings)[0]
+
+    def ask_all(
+        self,
+        queries: Sequence[Query],
+        method: Method,
+        settings: AskSettings | None = None,
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> list[Answer]:
+        """Answer many questions with one method; retrieval and generation go in batches."""
+        settings = settings or AskSettings()
+        started = time.perf_counter()
+        rankings = self.search(queries, self.retrieval_settings(method, settings))
+        searched_ms = _milliseconds_since(started) / max(1, len(queries))
+        prompts = [self.prompt(q, hits, method, settings) for q, hits in zip(queries, rankings, strict=True)]
+        answers: list[Answer] = []
+        for start in range(0, len(prompts), settings.batch_size):
+            batch = slice(start, start + settings.batch_size)
+            started = time.perf_counter()
+            generations = self.generator.generate(prompts[batch], settings.generation)
+            timings = {
+                "retrieval": searched_ms,
+                "generation": _milliseconds_since(started) / len(generations),
+            }
+            rows = zip(queries[batch], rankings[batch], prompts[batch], generations, strict=True)
+            answers.extend(self._answer(q, h, p, g, method, timings) for q, h, p, g in rows)
+            on_progress(len(generations))
+        return answers
+
+    def stream(
+        self,
+        query: Query,
+        method: Method,
+        settings: AskSettings | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[str | Answer]:
+        """Pieces of the answer as they come, then the whole `Answer`."""
+        settings = settings or AskSettings()
+        started = time.perf_counter()
+        hits = self.search([query], self.retrieval_settings(method, settings))[0]
+        timings = {"retrieval": _milliseconds_since(started)}
+        prompt = self.prompt(query, hits, method, settings)
+        started = time.perf_counter()
+        for piece in self.generator.stream(prompt, settings.generation, cancelled):
+            if isinstance(piece, Generation):
+                timings["generation"] = _milliseconds_since(started)
+                yield self._answer(query, hits, prompt, piece, method, timings)
+            else:
+                yield piece
+
+    def retrieval_settings(self, method: Method, settings: AskSettings) -> RetrievalSettings:
+        """Retrieval as the method has it: the domain acts in the first layer or does not."""
+        joint: DomainUse = replace(method.use, weight=settings.domain_weight) if method.joint else method.use
+        return replace(settings.retrieval, use=joint)
+
+    def prompt(self, query: Query, hits: Sequence[Hit], method: Method, settings: AskSettings) -> Prompt:
+        """The prompt of one question from its ranking, within the LLM's context.
+
+        Raises:
+            PromptTooLongError: the question alone does not fit.
+        """
+        documents: list[Document] = self.index.documents([hit.doc_id for hit in hits])
+        context = self.generator.context_tokens
+        budget = None if context is None else context - settings.generation.max_tokens
+        return build_prompt(
+            self.template,
+            method.position,
+            query,
+            documents,
+            count=self.generator.prompt_tokens,
+            budget=budget,
+        )
+
+    def _answer(
+        self,
+        query: Query,
+        hits: Sequence[Hit],
+        prompt: Prompt,
+        generation: Generation,
+        method: Method,
+        timings_ms: dict[str, float],
+    ) -> Answer:
+        numbers = {excerpt.number for excerpt in prompt.excerpts}
+        cited = dict.fromkeys(int(n) for n in _CITATION.findall(generation.text))
+        return Answer(
+            text=generation.text,
+            hits=tuple(hits),
+            domain=query.domain,
+            prompt=prompt,
+            method=method.name,
+            llm=self.generator.name,
+            citations=tuple(n for n in cited if n in numbers),
+            finish_reason=generation.finish_reason,
+            usage=generation.usage,
+            timings_ms=timings_ms,
+        )
+
+
+_BASE_MODELS = frozenset({"builtin"})
+"""LLMs without instruction tuning: they continue a text rather than follow an instruction."""
+
+
+def check_question(query: Query) -> None:
+    """Refuse what cannot be searched for.
+
+    Raises:
+        QueryError: empty, only punctuation or emoji, or far too long.
+    """
+    if not _HAS_WORD.search(query.text):
+        raise QueryError(f"the question {query.text[:40]!r} holds no word: write it in letters, digits or characters")
+    if len(query.text) > MAX_QUESTION_CHARACTERS:
+        raise QueryError(
+            f"the question has {len(query.text):,} characters, at most {MAX_QUESTION_CHARACTERS:,} are allowed: shorten it"
+        )
+
+
+def _milliseconds_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000
