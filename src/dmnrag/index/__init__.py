@@ -3,5 +3,6 @@
 from dmnrag.index.build import BuildReport, build_index
 from dmnrag.index.opened import Index
 from dmnrag.index.settings import IndexSettings
+from dmnrag.index.update import UpdateReport, update_index
 
-__all__ = ["BuildReport", "Index", "IndexSettings", "build_index"]
+__all__ = ["BuildReport", "Index", "IndexSettings", "UpdateReport", "build_index", "update_index"]

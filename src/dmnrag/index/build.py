@@ -81,7 +81,7 @@ def build_index(
         writer = SegmentWriter(stage.path, settings, on_progress)
         writer.write("000", documents)
         store = DocumentStore([document_file(stage.path, "000")])
-        _check_ids(store.column("doc_id"))
+        check_ids(store.column("doc_id"))
         n_long = 0
         if settings.dense is not None and encoder is not None:
             n_long = writer.write_vectors(UNTRAINED, "000", store, settings.dense, encoder)
@@ -183,7 +183,12 @@ def count_domains(domains: pa.Array, live: np.ndarray | None = None) -> list[tup
     return [(name.split("\x00") if name else [], count) for name, count in counts]
 
 
-def _check_ids(doc_ids: pa.Array) -> None:
+def check_ids(doc_ids: pa.Array) -> None:
+    """Refuse an id that is given twice.
+
+    Raises:
+        DataError: names the first few.
+    """
     counts = doc_ids.value_counts()
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:

@@ -98,6 +98,13 @@ class Staging:
                 link_or_copy(former / name, target)
                 self.linked[name] = part
 
+    def drop(self, segment: str) -> None:
+        """Take back a segment that was written here and then joined into another."""
+        for path in (*self.path.glob(f"documents-{segment}.parquet"), *self.path.glob(f"**/{segment}/*")):
+            path.unlink()
+        for folder in list(self.path.glob(f"**/{segment}")):
+            folder.rmdir()
+
     def parts(self) -> dict[str, manifest_file.Part]:
         """Every file of the generation with size and hash."""
         files = sorted(p for p in self.path.rglob("*") if p.is_file())

@@ -94,7 +94,10 @@ class Index:
         for segment, size in zip(self.manifest.segments, self.store.segment_sizes(), strict=True):
             if size != segment.n_documents:
                 raise IndexDamagedError(f"segment {segment.name} of {self.folder} holds {size} documents, not as stated")
-            masks.append(np.ones(size, dtype=np.bool_))
+            mask = np.ones(size, dtype=np.bool_)
+            if segment.n_removed:
+                mask[np.load(removed_file(self._generation, segment.name))] = False
+            masks.append(mask)
         return np.concatenate(masks)
 
     @cached_property
@@ -157,6 +160,11 @@ class Index:
             )
             for r in rows
         ]
+
+
+def removed_file(generation: Path, segment: str) -> Path:
+    """Where the ordinals of a segment's removed documents are."""
+    return generation / f"removed-{segment}.npy"
 
 
 def _hold_current(folder: Path) -> tuple[int, generations.ReadLease]:

@@ -50,7 +50,10 @@ class TextSegmenter:
         return terms
 
     def segment_all(self, texts: Sequence[str]) -> list[list[str]]:
-        """Terms of each text. Every term is a string of its own (about 80 bytes): hand over parts of a corpus."""
+        """Terms of each text.
+
+        Every term is a string of its own of about 80 bytes, so hand over a large corpus part by part.
+        """
         if self._synonyms is not None or self._stop_words:
             return [self.segment(text) for text in texts]
         clean, cut = self._clean, self._cut

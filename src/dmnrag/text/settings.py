@@ -19,7 +19,7 @@ SEGMENTER_NAMES: tuple[SegmenterName, ...] = get_args(SegmenterName)
 
 @dataclass(frozen=True, slots=True)
 class SegmenterSettings:
-    """Which segmenter, with which word lists. Words are given as written; `make_segmenter` normalises them."""
+    """Which segmenter, with which word lists. Words stand as written; `make_segmenter` normalises them."""
 
     name: SegmenterName = "bigram"
     """`jieba`: words in search mode. `bigram`: pairs of CJK characters. `unigram+bigram`: single ones too.
@@ -31,7 +31,7 @@ class SegmenterSettings:
     stop_words: tuple[str, ...] = ()
     """Terms to drop. They drop whole terms: `的` drops nothing from the pair `的病`."""
     synonyms: tuple[tuple[str, ...], ...] = ()
-    """Groups of forms that mean the same; the first of each is the canonical form that replaces the others."""
+    """Groups of forms that mean the same; the first, the canonical form, replaces the others."""
 
     def __post_init__(self) -> None:
         if self.name not in SEGMENTER_NAMES:

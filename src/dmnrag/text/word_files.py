@@ -77,7 +77,7 @@ def _check_word(word: str, path: Path, number: int) -> None:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(_decoded(path).splitlines(), start=1):
+    for number, line in enumerate(_decoded(path).split("\n"), start=1):
         stripped = _COMMENT.sub("", line).strip()
         if stripped:
             yield number, stripped

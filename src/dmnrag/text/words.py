@@ -69,17 +69,19 @@ class Synonyms:
 
         A canonical form in the text is left alone even where a shorter variant stands inside it.
         """
-        result, last = "", 0
+        pieces: list[str] = []
+        last = 0
         for start, end in self._matcher.spans(text):
-            result = _joined(result, text[last:start], self._canonical[text[start:end]])
+            _append(pieces, text[last:start])
+            _append(pieces, self._canonical[text[start:end]])
             last = end
-        return _joined(result, text[last:])
+        _append(pieces, text[last:])
+        return "".join(pieces)
 
 
-def _joined(*parts: str) -> str:
-    """The parts one after the other, with a space where two Latin runs would become one."""
-    result = ""
-    for part in parts:
-        both = result + part
-        result = f"{result} {part}" if cuts_latin_run(both, len(result)) else both
-    return result
+def _append(pieces: list[str], piece: str) -> None:
+    """Add a piece, and a space before it where two Latin runs would become one."""
+    if pieces and piece and cuts_latin_run(pieces[-1][-1] + piece[0], 1):
+        pieces.append(" ")
+    if piece:
+        pieces.append(piece)

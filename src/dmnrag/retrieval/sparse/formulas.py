@@ -28,7 +28,7 @@ def length_factor(lengths: Integers, average_length: float, k1: float, b: float)
 
     `average_length` must be above 0 (it is 0 only where no document has a term).
     """
-    factors: Floats = k1 * (1 - b + b * lengths / average_length)
+    factors: Floats = k1 * (1 - b + b * (lengths.astype(np.float64) / average_length))
     return factors
 
 

@@ -26,12 +26,12 @@ def check_request(queries: Sequence[Query], k: int, allowed: Sequence[Domain | N
         raise QueryError(f"k is {k}: the number of documents to find must be 1 or more")
     if allowed is not None and len(allowed) != len(queries):
         raise QueryError(
-            f"{len(allowed)} domain filters for {len(queries)} queries: give one for each query, None for no filter"
+            f"{len(allowed)} domain filters for {len(queries)} queries: give one for each, None for no filter"
         )
 
 
 def searches_labels(use: DomainUse) -> bool:
-    """Whether the searched text of a document includes its labels. A weight of 0 turns the domain off there too."""
+    """Whether the searched text of a document includes its labels; a weight of 0 turns that off as well."""
     return use.in_document and use.weight > 0
 
 

@@ -36,7 +36,7 @@ class TermList:
     """
 
     def __init__(self, content: Array, offsets: Array) -> None:
-        """`content` (n_bytes,) uint8; `offsets` (n_terms + 1,) int64, term i is content[offsets[i]:offsets[i+1]]."""
+        """`content` (n_bytes,) uint8; `offsets` (n_terms + 1,) int64, where each term begins."""
         self.content = content
         self.offsets = offsets
 
@@ -61,7 +61,7 @@ class TermList:
     @cached_property
     def _views(self) -> tuple[memoryview, memoryview]:
         # Reading single numbers from a memoryview is three times as fast as from an array.
-        return memoryview(self.content), memoryview(self.offsets)
+        return self.content.data, self.offsets.data
 
     def __getitem__(self, number: int) -> bytes:
         content, offsets = self._views
