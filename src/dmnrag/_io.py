@@ -81,7 +81,9 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
-                raise DataError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from error
+                raise DataError(
+                    f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})"
+                ) from error
             if not isinstance(row, dict):
                 raise DataError(f"{path}, line {number}: a JSON object is needed, found {type(row).__name__}")
             yield row
@@ -107,7 +109,9 @@ def writer_lock(folder: Path) -> Iterator[None]:
     try:
         if not _try_lock(descriptor):
             holder = path.read_text(encoding="utf-8", errors="replace").strip() or "an unknown process"
-            raise IndexLockedError(f"{folder} is being written by {holder}; wait until it ends, then try again")
+            raise IndexLockedError(
+                f"{folder} is being written by {holder}; wait until it ends, then try again"
+            )
         os.ftruncate(descriptor, 0)
         command = " ".join(Path(part).name if i == 0 else part for i, part in enumerate(sys.argv[:3]))
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} ({command})".encode(), 0)

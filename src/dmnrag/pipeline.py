@@ -24,7 +24,18 @@ from dmnrag.prompts import Template, build_prompt, load_template
 from dmnrag.protocols import Encoder, Generator, Reranker
 from dmnrag.retrieval.dense import make_encoder
 from dmnrag.retrieval.layers import RetrievalSettings, Retriever
-from dmnrag.types import Answer, Document, Domain, DomainUse, Generation, GenerationSettings, Hit, Layer, Prompt, Query
+from dmnrag.types import (
+    Answer,
+    Document,
+    Domain,
+    DomainUse,
+    Generation,
+    GenerationSettings,
+    Hit,
+    Layer,
+    Prompt,
+    Query,
+)
 
 _CITATION = re.compile(r"\[(\d{1,3})\]")
 _HAS_WORD = re.compile(r"\w")
@@ -98,7 +109,7 @@ class Pipeline:
         return Retriever(
             self.index.sparse,
             self.index.dense() if has_dense else None,
-            self.encoder if has_dense else None,
+            (lambda: self.encoder) if has_dense else None,
             reranker=self._reranker,
             passages_of=self.index.passages,
             domain_kind=self.index.settings.domain_kind,
@@ -117,7 +128,9 @@ class Pipeline:
             ConfigError: none was given.
         """
         if self._generator is None:
-            raise ConfigError("answering needs an LLM: give one with --llm (builtin, openai:MODEL@URL, a name or folder)")
+            raise ConfigError(
+                "answering needs an LLM: give one with --llm (builtin, openai:MODEL@URL, a name or folder)"
+            )
         return self._generator
 
     @cached_property
@@ -280,7 +293,9 @@ def check_question(query: Query) -> None:
         QueryError: empty, only punctuation or emoji, or far too long.
     """
     if not _HAS_WORD.search(query.text):
-        raise QueryError(f"the question {query.text[:40]!r} holds no word: write it in letters, digits or characters")
+        raise QueryError(
+            f"the question {query.text[:40]!r} holds no word: write it in letters, digits or characters"
+        )
     if len(query.text) > MAX_QUESTION_CHARACTERS:
         raise QueryError(
             f"the question has {len(query.text):,} characters, at most {MAX_QUESTION_CHARACTERS:,} are allowed: shorten it"

@@ -24,6 +24,7 @@ Position = Literal["none", "front", "rear"]
 FinishReason = Literal["stop", "length", "cancelled"]
 """Why generation ended: by itself or a stop string, at `max_tokens`, or by the caller."""
 
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A question-answer pair of the knowledge base."""
@@ -131,7 +132,12 @@ class GenerationSettings:
     def __post_init__(self) -> None:
         checks = (
             ("max_tokens", self.max_tokens, self.max_tokens >= 1, "whole numbers from 1"),
-            ("temperature", self.temperature, self.temperature is None or 0 <= self.temperature <= 10, "0 to 10"),
+            (
+                "temperature",
+                self.temperature,
+                self.temperature is None or 0 <= self.temperature <= 10,
+                "0 to 10",
+            ),
             ("top_k", self.top_k, self.top_k is None or self.top_k >= 1, "whole numbers from 1"),
             ("top_p", self.top_p, self.top_p is None or 0 < self.top_p <= 1, "above 0, at most 1"),
             (

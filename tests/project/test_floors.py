@@ -21,7 +21,16 @@ FLOORS = {
 }  # fmt: skip
 ALLOWED_ON_A_FLOOR = {("pipeline", "methods")}
 """The pipeline runs methods; both are single files on one floor."""
-HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "openai", "sklearn", "ir_measures", "pandas")
+HEAVY = (
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "faiss",
+    "openai",
+    "sklearn",
+    "ir_measures",
+    "pandas",
+)
 
 
 def part_of(path: Path) -> str:

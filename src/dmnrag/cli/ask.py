@@ -1,6 +1,5 @@
 """`dmnrag ask`: a question, its answer, and the documents it rests on."""
 
-from pathlib import Path
 
 import typer
 
@@ -45,11 +44,17 @@ def ask(
 ) -> None:
     """Answer a question from the index, with the domain in retrieval and in the prompt."""
     if llm is None:
-        raise ConfigError("--llm is missing: builtin (small and weak), openai:MODEL@URL, a transformers name or folder")
+        raise ConfigError(
+            "--llm is missing: builtin (small and weak), openai:MODEL@URL, a transformers name or folder"
+        )
     searcher = open_pipeline(folder, rerank)
     settings = AskSettings(
-        retrieval=retrieval_settings(searcher, layer, k, candidates, domain_filter, domain_weight, rerank is not None),
-        generation=o.generation_settings(max_tokens, temperature, top_k, top_p, repetition_penalty, stop, seed),
+        retrieval=retrieval_settings(
+            searcher, layer, k, candidates, domain_filter, domain_weight, rerank is not None
+        ),
+        generation=o.generation_settings(
+            max_tokens, temperature, top_k, top_p, repetition_penalty, stop, seed
+        ),
         domain_weight=domain_weight,
     )
     resolved = searcher.resolve(o.domain_given(domain), allow_unknown=allow_unknown_domain)
@@ -74,5 +79,3 @@ def _show_sources(pipeline: Pipeline, answer: Answer) -> None:
     typer.echo(f"\n{hits_text(answer.hits, documents)}")
     seconds = sum(answer.timings_ms.values()) / 1000
     talk(f"method {answer.method}, domain {domain_text(answer.domain)}, LLM {answer.llm}, {seconds:.1f} s")
-
-

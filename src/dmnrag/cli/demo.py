@@ -9,7 +9,7 @@ from dmnrag._io import write_json_atomic
 from dmnrag.cli.console import progress, talk
 from dmnrag.cli.figures import rows_text
 from dmnrag.cli.render import domain_text, shorten
-from dmnrag.data import SAMPLES
+from dmnrag.data.samples import SAMPLES
 from dmnrag.errors import ConfigError
 from dmnrag.experiments.demo import N_SCORED, Demo, prepare_index, run_demo
 from dmnrag.experiments.systems import TABLE_SYSTEMS
@@ -27,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     corpus: Annotated[str, typer.Argument(help=f"Sample corpus: {', '.join(SAMPLES)}.")] = "medical",
-    out: Annotated[Path | None, typer.Option(help="Folder to write. Default: demo-CORPUS.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write. Default: demo-CORPUS.", show_default=False)
+    ] = None,
 ) -> None:
     """Index a bundled corpus, search it every way, answer with the built-in LLM, and score it all."""
     if corpus not in SAMPLES:

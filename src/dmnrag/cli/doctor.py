@@ -57,7 +57,9 @@ def _check(check: str, ok: bool, found: str, cure: str = "", *, required: bool =
 
 
 def _python() -> dict[str, Any]:
-    return _check("Python", sys.version_info >= (3, 11), platform.python_version(), "use 3.11 or newer", required=True)
+    return _check(
+        "Python", sys.version_info >= (3, 11), platform.python_version(), "use 3.11 or newer", required=True
+    )
 
 
 def _extra(extra: str) -> dict[str, Any]:
@@ -84,7 +86,9 @@ def _disk() -> dict[str, Any]:
     folder = cache_folder()
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     free_gb = shutil.disk_usage(existing).free / 1e9
-    return _check("cache", free_gb >= _MIN_FREE_GB, f"{folder}, {free_gb:.0f} GB free", "free space or set DMNRAG_CACHE")
+    return _check(
+        "cache", free_gb >= _MIN_FREE_GB, f"{folder}, {free_gb:.0f} GB free", "free space or set DMNRAG_CACHE"
+    )
 
 
 def _index(folder: Path) -> dict[str, Any]:

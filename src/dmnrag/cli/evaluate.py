@@ -43,12 +43,18 @@ def evaluate(
         if llm is not None:
             settings = AskSettings(
                 retrieval=RetrievalSettings(k=k, layer=o.parse_layer(layer) or pipeline.default_layer),
-                generation=o.generation_settings(max_tokens, temperature, top_k, top_p, repetition_penalty, None, seed),
+                generation=o.generation_settings(
+                    max_tokens, temperature, top_k, top_p, repetition_penalty, None, seed
+                ),
             )
-            pipeline = pipeline.with_llm(make_generator(llm), None if template is None else load_template(template))
+            pipeline = pipeline.with_llm(
+                make_generator(llm), None if template is None else load_template(template)
+            )
             found = found.merged(evaluate_answers(pipeline, settings, limit=limit, on_progress=show))
     if as_json:
         print_json(found.to_dict())
         return
     typer.echo(evaluation_text(found))
-    talk("intervals: 95 % bootstrap over groups of near-identical posts; p: paired permutation test, uncorrected")
+    talk(
+        "intervals: 95 % bootstrap over groups of near-identical posts; p: paired permutation test, uncorrected"
+    )

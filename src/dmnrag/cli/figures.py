@@ -39,9 +39,9 @@ def comparisons_text(comparisons: Sequence[Contrast]) -> str:
         (
             f"{c.a} - {c.b}",
             c.metric,
-            f"{c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}]",
+            f"{c.difference:+.4f} {_interval(c.low, c.high, '+.4f')}",
             f"{c.p:.4f}",
-            "" if c.low > 0 or c.high < 0 else "inside the noise",
+            "inside the noise" if c.low is None or c.high is None or c.low <= 0 <= c.high else "",
         )
         for c in comparisons
     ]
@@ -49,4 +49,8 @@ def comparisons_text(comparisons: Sequence[Contrast]) -> str:
 
 
 def _mean_text(row: Row) -> str:
-    return f"{row.mean:.3f} [{row.low:.3f}, {row.high:.3f}]"
+    return f"{row.mean:.3f} {_interval(row.low, row.high, '.3f')}"
+
+
+def _interval(low: float | None, high: float | None, form: str) -> str:
+    return "[no interval]" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"

@@ -1,19 +1,21 @@
 """`dmnrag index`: from files of question-answer pairs to an index folder."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
 from dmnrag.cli import options as o
+from dmnrag.cli import reading as r
 from dmnrag.cli.console import print_json, progress, talk
-from dmnrag.data import ColumnMapping, ReadOptions, ReadReport, Split, read_documents, repost_groups, split_documents
+from dmnrag.cli.data_card import data_card_text
+from dmnrag.data import ReadOptions, ReadReport, Split, read_documents
 from dmnrag.index import BuildReport, IndexSettings, build_index
 from dmnrag.index.settings import DomainKind, IndexedText
 from dmnrag.retrieval.dense import DenseSettings, make_encoder
 from dmnrag.retrieval.sparse import Bm25Settings
 from dmnrag.text import SegmenterSettings
-from dmnrag.types import Document
 
 _NO_ENCODER = "none"
 
@@ -24,41 +26,49 @@ def register(app: typer.Typer) -> None:
 
 
 def index(
-    files: Annotated[list[Path], typer.Argument(help="CSV or JSONL files of question-answer pairs.", metavar="FILE...")],
+    files: r.Files,
     out: Annotated[Path, typer.Option(help="Folder of the index; an existing index gets a new generation.")],
-    question_column: Annotated[str, typer.Option(help="Column of the question; several are joined: title,ask.")],
-    answer_column: Annotated[str, typer.Option(help="Column of the answer; several give several answers.")],
-    domain_column: Annotated[str | None, typer.Option(help="Column of the domain labels, general to specific.")] = None,
-    id_column: Annotated[str | None, typer.Option(help="Column of unique ids. Default: numbered rows.")] = None,
-    metadata_column: Annotated[str | None, typer.Option(help="Columns kept and shown with a hit.")] = None,
-    encoding: Annotated[str | None, typer.Option(help="Default: found from the content.", show_default=False)] = None,
-    test_size: Annotated[float, typer.Option(help="Share of rows held out for `evaluate`; re-posts stay together.")] = 0,
+    question_column: r.QuestionColumn,
+    answer_column: r.AnswerColumn,
+    domain_column: r.DomainColumn = None,
+    id_column: r.IdColumn = None,
+    metadata_column: r.MetadataColumn = None,
+    encoding: r.Encoding = None,
+    delimiter: r.Delimiter = None,
+    sheet: r.Sheet = None,
+    domain_separators: r.DomainSeparators = r.SEPARATORS,
+    test_size: Annotated[
+        float, typer.Option(help="Share of rows held out for `evaluate`; re-posts stay together.")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
-    domain_kind: Annotated[str, typer.Option(help="path: labels go general to specific; set: without order.")] = "path",
-    segmenter: Annotated[str, typer.Option(help="bigram, unigram+bigram, jieba or mixed.")] = SegmenterSettings().name,
-    simplify: Annotated[bool, typer.Option("--simplify", help="Traditional characters to simplified ones.")] = False,
+    domain_kind: Annotated[
+        str, typer.Option(help="path: labels go general to specific; set: without order.")
+    ] = "path",
+    segmenter: Annotated[
+        str, typer.Option(help="bigram, unigram+bigram, jieba or mixed.")
+    ] = SegmenterSettings().name,
+    simplify: Annotated[
+        bool, typer.Option("--simplify", help="Traditional characters to simplified ones.")
+    ] = False,
     dictionary: Annotated[Path | None, typer.Option(help="Words to keep whole, one a line.")] = None,
     stop_words: Annotated[Path | None, typer.Option(help="Words to leave out, one a line.")] = None,
-    synonyms: Annotated[Path | None, typer.Option(help="Words of one meaning, a group a line: 心梗,心肌梗死.")] = None,
+    synonyms: Annotated[
+        Path | None, typer.Option(help="Words of one meaning, a group a line: 心梗,心肌梗死.")
+    ] = None,
     indexed_text: Annotated[str, typer.Option(help="question+answer or answer: what both layers search.")] = (
         "question+answer"
     ),
     k1: Annotated[float, typer.Option(help="BM25 k1 (eq. 2).")] = Bm25Settings().k1,
     b: Annotated[float, typer.Option(help="BM25 b (eq. 2).")] = Bm25Settings().b,
-    encoder: Annotated[str, typer.Option(help="Second layer: builtin, a sentence-transformers name or folder, none.")] = (
-        "builtin"
-    ),
+    encoder: Annotated[
+        str, typer.Option(help="Second layer: builtin, a sentence-transformers name or folder, none.")
+    ] = ("builtin"),
     vectors: Annotated[str, typer.Option(help="exact or hnsw: how the second layer searches.")] = "exact",
     as_json: o.JsonOption = False,
 ) -> None:
     """Build an index from files of question-answer pairs."""
-    mapping = ColumnMapping(
-        question=o.split_columns(question_column),
-        answer=o.split_columns(answer_column),
-        domain=o.split_columns(domain_column),
-        doc_id=id_column,
-        metadata=o.split_columns(metadata_column),
-    )
+    mapping = r.column_mapping(question_column, answer_column, domain_column, id_column, metadata_column)
+    reading = ReadOptions(encoding, delimiter, sheet, domain_separators)
     settings = IndexSettings(
         segmenter=SegmenterSettings.from_files(
             segmenter, simplify=simplify, dictionary=dictionary, stop_words=stop_words, synonyms=synonyms
@@ -70,9 +80,16 @@ def index(
         if encoder == _NO_ENCODER
         else DenseSettings(encoder=encoder, passage=cast(IndexedText, indexed_text), kind=cast(Any, vectors)),
     )
-    documents, report = read_documents(files, mapping, options=ReadOptions(encoding=encoding))
-    split = split_rows(documents, test_size, seed)
-    source = {"files": [f.name for f in files], "test_size": test_size, "seed": seed, "read": report.to_dict()}
+    documents, report = read_documents(files, mapping, options=reading)
+    split = r.split_rows(documents, test_size, seed)
+    source = {
+        "files": [f.name for f in files],
+        "columns": asdict(mapping),
+        "reading": asdict(reading),
+        "test_size": test_size,
+        "seed": seed,
+        "read": report.to_dict(),
+    }
     with progress() as show:
         built = build_index(
             out,
@@ -89,30 +106,28 @@ def index(
         _tell(out, built, report, split)
 
 
-def split_rows(documents: list[Document], test_size: float, seed: int) -> Split:
-    """Hold out a share of the rows; groups are only looked for when something is held out."""
-    if test_size == 0:
-        return Split(train=documents, test=[])
-    groups = repost_groups([d.question for d in documents], ["\n".join(d.answers) for d in documents])
-    return split_documents(documents, test_size, seed, groups)
-
-
 def _to_dict(out: Path, built: BuildReport, report: ReadReport, split: Split) -> dict[str, Any]:
     return {
         "folder": str(out),
         "generation": built.generation,
         "documents": built.n_documents,
         "examples": len(split.test),
-        "left_out_for_leakage": split.n_leaking,
+        "left_out_for_leakage": len(split.dropped.doc_ids),
         "long_passages": built.n_long_passages,
         "read": report.to_dict(),
     }
 
 
 def _tell(out: Path, built: BuildReport, report: ReadReport, split: Split) -> None:
-    talk(report.text())
+    talk(data_card_text(report))
     if split.test:
-        talk(f"held out {len(split.test):,} questions; {split.n_leaking:,} rows with a held-out answer left out")
+        talk(
+            f"held out {len(split.test):,} questions; {len(split.dropped.doc_ids):,} rows that hold one of their "
+            f"questions or answers were left out; {split.n_groups:,} groups of re-posts, the largest of "
+            f"{split.largest_group:,}"
+        )
     if built.n_long_passages:
-        talk(f"{built.n_long_passages:,} documents are longer than the encoder reads; each was split at sentence ends")
+        talk(
+            f"{built.n_long_passages:,} documents are longer than the encoder reads; each was split at sentence ends"
+        )
     typer.echo(f"{built.n_documents:,} documents in {out} (generation {built.generation})")

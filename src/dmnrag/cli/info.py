@@ -57,8 +57,11 @@ def _text(summary: dict[str, Any]) -> str:
         ("held-out questions", f"{summary['examples']:,}"),
         ("generation", f"{summary['generation']}, created {summary['created']}"),
         ("size", f"{summary['bytes'] / 1e6:,.1f} MB"),
-        ("first layer", f"BM25 over {settings['indexed_text']}, segmenter {settings['segmenter']['name']}, "
-                        f"k1 {settings['bm25']['k1']}, b {settings['bm25']['b']}"),
+        (
+            "first layer",
+            f"BM25 over {settings['indexed_text']}, segmenter {settings['segmenter']['name']}, "
+            f"k1 {settings['bm25']['k1']}, b {settings['bm25']['b']}",
+        ),
         ("second layer", retrievers),
     ]
     domains = [(domain_text(tuple(d["domain"])), f"{d['documents']:,}") for d in summary["domains"]]

@@ -50,16 +50,30 @@ def search(
     asked = [Query("1", question or "")] if queries is None else read_queries(queries)
     given = o.domain_given(domain)
     asked = [
-        Query(q.query_id, q.text, pipeline.resolve(given or q.domain or None, allow_unknown=allow_unknown_domain))
+        Query(
+            q.query_id,
+            q.text,
+            pipeline.resolve(given or q.domain or None, allow_unknown=allow_unknown_domain),
+        )
         for q in asked
     ]
-    settings = retrieval_settings(pipeline, layer, k, candidates, domain_filter, domain_weight, rerank is not None)
+    settings = retrieval_settings(
+        pipeline, layer, k, candidates, domain_filter, domain_weight, rerank is not None
+    )
     rankings = pipeline.search(asked, settings)
     if run is not None:
         write_bytes_atomic(run, trec_run(asked, rankings, settings.layer).encode())
         talk(f"wrote {sum(map(len, rankings)):,} lines to {run}")
     for query, hits in zip(asked, rankings, strict=True):
-        _show(pipeline, query, hits, settings.layer, as_json=as_json, many=queries is not None, quiet=run is not None)
+        _show(
+            pipeline,
+            query,
+            hits,
+            settings.layer,
+            as_json=as_json,
+            many=queries is not None,
+            quiet=run is not None,
+        )
 
 
 def _show(

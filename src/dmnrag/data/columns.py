@@ -30,8 +30,8 @@ class ColumnMapping:
 
     def __post_init__(self) -> None:
         for part, names in (("question", self.question), ("answer", self.answer)):
-            if not names or isinstance(names, str):
-                raise ConfigError(f"the {part} column is {names!r}: at least one column name is needed, in a tuple")
+            if not names:
+                raise ConfigError(f"no {part} column is named: at least one is needed")
 
     def names(self) -> tuple[str, ...]:
         """Every column named, in order, without repetition."""

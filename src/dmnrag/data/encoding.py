@@ -26,8 +26,10 @@ _SAMPLE_BYTES = 1 << 16
 """Plausibility is judged on the first 64 KiB: some 30,000 characters."""
 _NUL_SHARE = 0.05
 """UTF-8 with a higher share of zero bytes is UTF-16 whose characters happen to be ASCII (share 0.5)."""
+_FEWEST_NULS = 4
+"""Fewer zero bytes are strays in a text of another encoding; a header alone brings more."""
 _COMMON_SHARE = 0.6
-"""GB18030 is believed when this share of the non-ASCII characters is common in GB 2312 (real text: over 0.9)."""
+"""GB18030 is believed when this share of the non-ASCII text is common in GB 2312 (real text: over 0.9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,14 @@ def decode(content: bytes, source: str, encoding: str | None = None) -> Decoded:
 
 def _decode_as(content: bytes, source: str, encoding: str) -> Decoded:
     try:
-        text = codecs.decode(content, encoding)
+        text = content.decode(encoding)
     except LookupError as error:
         near = process.extractOne(encoding.lower(), ("utf-8", "utf-16", "gb18030", "gbk", "big5"))
-        raise DataError(f"{source}: there is no encoding {encoding!r}; did you mean {near[0]!r}?") from error
+        raise DataError(
+            f"{source}: there is no text encoding {encoding!r}; did you mean {near[0]!r}?"
+        ) from error
     except UnicodeDecodeError as error:
         raise DataError(_undecodable(source, [error])) from error
-    if not isinstance(text, str):
-        raise DataError(f"{source}: {encoding!r} is not a text encoding; allowed are utf-8, gb18030, big5, utf-16 ...")
     return Decoded(text.removeprefix("\ufeff"), codecs.lookup(encoding).name)
 
 
@@ -95,9 +97,10 @@ def _utf16_without_mark(content: bytes, failures: list[UnicodeDecodeError]) -> D
     high_first = content[0::2].count(0) > content[1::2].count(0)
     encoding = "utf-16-be" if high_first else "utf-16-le"
     text = _attempt(content, encoding, failures)
-    if text is None or "\0" in text or not any(c in text for c in "\n\r,\t;{"):
+    if text is None or "\0" in text or content.count(0) < _FEWEST_NULS:
         return None
-    return Decoded(text, encoding)
+    structured = "\n" in text or "\r" in text or text.lstrip().startswith(("[", "{"))
+    return Decoded(text, encoding) if structured else None
 
 
 def _reads_better_as_big5(content: bytes) -> bool:
@@ -110,7 +113,7 @@ def _reads_better_as_big5(content: bytes) -> bool:
 
 
 def _common_share(sample: bytes, encoding: str, standard: str, common_leads: range) -> float:
-    """Share of the non-ASCII characters in the standard's punctuation rows or its level of common characters."""
+    """Share of the non-ASCII characters in the standard's punctuation or common rows."""
     text = sample.decode(encoding, errors="replace")
     foreign = [c for c in text if c > "\x7f"]
     leads = (c.encode(standard, errors="ignore")[:1] for c in foreign)
@@ -121,10 +124,10 @@ def _common_share(sample: bytes, encoding: str, standard: str, common_leads: ran
 
 def _undecodable(source: str, failures: list[UnicodeDecodeError]) -> str:
     tried = ", ".join(
-        f"{e.encoding} (fails at byte {e.start:,}: 0x{e.object[e.start] if e.start < len(e.object) else 0:02x})"
+        f"{e.encoding} (fails at byte {e.start:,}: 0x{e.object[e.start : e.start + 1].hex() or '--'})"
         for e in failures
     )
     return (
-        f"{source}: the bytes are no text in any encoding tried: {tried}. If it is text, repair the bytes at the"
-        " offset or give its encoding (--encoding); if it is another kind of file, convert it to CSV or JSONL"
+        f"{source}: the bytes are no text in any encoding tried: {tried}. If it is text, repair the bytes"
+        " at the offset or give its encoding (--encoding); otherwise convert it to CSV or JSONL"
     )

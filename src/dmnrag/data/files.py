@@ -1,5 +1,6 @@
 """Which files a list of paths means: files as they are, folders with everything readable in them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,17 +34,18 @@ def list_files(paths: Sequence[Path]) -> FileList:
         elif not path.exists():
             raise DataError(f"{path} does not exist{_neighbours(path)}")
         elif path.name.startswith(_LOCK_PREFIXES):
-            raise DataError(f"{path} is the lock file of an office program, without data; give the document itself")
+            raise DataError(
+                f"{path} is the lock file of an office program, without data; give the document itself"
+            )
         elif not path.is_file():
             raise DataError(f"{path} is neither a file nor a folder")
         else:
             found.files.append(path)
     if not found.files:
         raise DataError("no file was given to read")
-    seen = [path.resolve() for path in found.files]
-    twice = {str(path) for path, real in zip(found.files, seen, strict=True) if seen.count(real) > 1}
+    twice = [str(path) for path, n in Counter(path.resolve() for path in found.files).items() if n > 1]
     if twice:
-        raise DataError(f"given more than once: {', '.join(sorted(twice))}")
+        raise DataError(f"given more than once: {', '.join(twice)}")
     return found
 
 
@@ -60,7 +62,9 @@ def _add_folder(folder: Path, found: FileList) -> None:
         else:
             found.files.append(path)
     if len(found.files) == before:
-        raise DataError(f"the folder {folder} holds no file that can be read ({', '.join(sorted(SUFFIXES))}, also .gz)")
+        raise DataError(
+            f"the folder {folder} holds no file that can be read ({', '.join(sorted(SUFFIXES))}, also .gz)"
+        )
 
 
 def _ending(path: Path) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from dmnrag.errors import ConfigError
 
 DOMAIN_SEPARATORS = ",，、;；|｜/／>＞→"
-"""What parts several labels in one cell. Inside brackets nothing parts: `物权（含房产、土地）` stays whole."""
+"""What parts the labels in one cell. Inside brackets nothing does: `物权（含房产、土地）` stays whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +24,5 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
             raise ConfigError(
-                f"delimiter {self.delimiter!r} cannot be used: give one character other than a quote or line break"
+                f"delimiter {self.delimiter!r} cannot be used: give one character, no quote or line break"
             )

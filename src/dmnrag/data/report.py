@@ -84,12 +84,23 @@ class ReadReport:
             "rows_read": self.rows_read,
             "documents": self.n_documents,
             "files": [
-                {"path": f.path, "format": f.format, "rows": f.rows_read, "columns": list(f.columns), **f.facts}
+                {
+                    "path": f.path,
+                    "format": f.format,
+                    "rows": f.rows_read,
+                    "columns": list(f.columns),
+                    **f.facts,
+                }
                 for f in self.files
             ],
             "skipped_files": dict(self.skipped_files),
             "dropped": [
-                {"path": d.path, "reason": d.reason, "count": len(d.rows), "rows": list(d.rows[:_ROWS_LISTED])}
+                {
+                    "path": d.path,
+                    "reason": d.reason,
+                    "count": len(d.rows),
+                    "rows": list(d.rows[:_ROWS_LISTED]),
+                }
                 for d in self.dropped
             ],
             "exact_duplicates": self.exact_duplicates,

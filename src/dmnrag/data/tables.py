@@ -20,8 +20,8 @@ class Malformed:
 
 
 NumberedRow = tuple[int, Row | Malformed]
-"""The number is what a spreadsheet program or an editor shows: in tables the header is row 1, in JSON lines it
-is the line; items of a JSON array and Parquet rows count from 1."""
+"""The number is what a spreadsheet program or an editor shows: in tables the header is row 1, in JSON lines
+it is the line; items of a JSON array and Parquet rows count from 1."""
 
 
 @dataclass(frozen=True, slots=True)

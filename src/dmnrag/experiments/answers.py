@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from dmnrag.experiments.downstream import SEGMENTATIONS, Values
-from dmnrag.metrics import score_texts
 from dmnrag.methods import BASELINE, METHODS, Method
+from dmnrag.metrics import score_texts
 from dmnrag.pipeline import AskSettings, Pipeline
 from dmnrag.types import Answer, Example
 
@@ -43,7 +43,7 @@ def score_answers(texts: Sequence[str], examples: Sequence[Example]) -> Values:
     references = [list(example.references) for example in examples]
     values: Values = {}
     for name, tokenize in SEGMENTATIONS.items():
-        scores = score_texts(list(texts), references, tokenize)
+        scores = score_texts(list(texts), references, tokenize, segmentation=name).scores
         values[f"ROUGE-1 ({name})"] = [s.rouge1 for s in scores]
         values[f"ROUGE-2 ({name})"] = [s.rouge2 for s in scores]
         values[f"ROUGE-L ({name})"] = [s.rouge_l for s in scores]

@@ -69,7 +69,10 @@ def run_demo(pipeline: Pipeline, on_progress: Progress) -> Demo:
     scored = {name: score_answers([a.text for a in rows], chosen) for name, rows in answers.items()}
     figures = summarise(scored, [e.query.query_id for e in chosen], METHOD_PAIRS)
     shown = [
-        (example, [_with_documents(pipeline.index, answers[method][i]) for method in ("no-Dmn", "Dmn-ques-front")])
+        (
+            example,
+            [_with_documents(pipeline.index, answers[method][i]) for method in ("no-Dmn", "Dmn-ques-front")],
+        )
         for i, example in enumerate(chosen[:N_SHOWN])
     ]
     return Demo(retrieval, figures, shown)

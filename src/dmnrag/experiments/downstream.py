@@ -53,16 +53,24 @@ def _same_domain(
     ]
 
 
-def _best_rouge(examples: Sequence[Example], top: Sequence[Sequence[Document]], segmentation: str) -> list[float | None]:
+def _best_rouge(
+    examples: Sequence[Example], top: Sequence[Sequence[Document]], segmentation: str
+) -> list[float | None]:
     tokenize = SEGMENTATIONS[segmentation]
     pairs = [
-        (i, answer) for i, documents in enumerate(top) for document in documents for answer in document.answers
+        (i, answer)
+        for i, documents in enumerate(top)
+        for document in documents
+        for answer in document.answers
     ]
-    scores = score_texts(
-        [answer for _, answer in pairs], [list(examples[i].references) for i, _ in pairs], tokenize
+    found = score_texts(
+        [answer for _, answer in pairs],
+        [list(examples[i].references) for i, _ in pairs],
+        tokenize,
+        segmentation=segmentation,
     )
     best = [0.0] * len(examples)
-    for (i, _), score in zip(pairs, scores, strict=True):
+    for (i, _), score in zip(pairs, found.scores, strict=True):
         best[i] = max(best[i], score.rouge1)
     return list(best)
 

@@ -17,7 +17,9 @@ from dmnrag.types import Example
 _DEPTH = 10
 
 
-def evaluate_retrieval(pipeline: Pipeline, *, pool: bool = True, on_progress: Progress = no_progress) -> Evaluation:
+def evaluate_retrieval(
+    pipeline: Pipeline, *, pool: bool = True, on_progress: Progress = no_progress
+) -> Evaluation:
     """Every system on the held-out questions: in the index, and with `pool` on the answer pool too.
 
     Raises:
@@ -34,7 +36,11 @@ def evaluate_retrieval(pipeline: Pipeline, *, pool: bool = True, on_progress: Pr
 
 
 def evaluate_answers(
-    pipeline: Pipeline, settings: AskSettings, *, limit: int | None = None, on_progress: Progress = no_progress
+    pipeline: Pipeline,
+    settings: AskSettings,
+    *,
+    limit: int | None = None,
+    on_progress: Progress = no_progress,
 ) -> Evaluation:
     """ROUGE of each method's answers to the first `limit` held-out questions."""
     examples = held_out(pipeline.index)[:limit]

@@ -21,8 +21,9 @@ class Row:
     name: str
     metric: str
     mean: float
-    low: float
-    high: float
+    low: float | None
+    """None where a single group of posts allows no interval."""
+    high: float | None
     n: int
 
 
@@ -34,8 +35,8 @@ class Contrast:
     b: str
     metric: str
     difference: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     p: float
     """Two-sided paired permutation test, not corrected for the number of comparisons."""
     n: int
@@ -87,7 +88,9 @@ def summarise(
     return Evaluation(len(clusters), rows, comparisons)
 
 
-def _contrast(a: str, b: str, metric: str, values: Values, clusters: Sequence[str], seed: int) -> list[Contrast]:
+def _contrast(
+    a: str, b: str, metric: str, values: Values, clusters: Sequence[str], seed: int
+) -> list[Contrast]:
     columns = zip(values[a][metric], values[b][metric], clusters, strict=True)
     both = [(x, y, c) for x, y, c in columns if x is not None and y is not None]
     if not both:

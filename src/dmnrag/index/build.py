@@ -117,10 +117,14 @@ class SegmentWriter:
         path = document_file(self._generation, segment)
         n_documents = write_documents(path, self._count("documents", documents, 0))
         if n_documents == 0:
-            raise DataError("there is no document to index: every row was dropped or held out, or the input is empty")
+            raise DataError(
+                "there is no document to index: every row was dropped or held out, or the input is empty"
+            )
         store = DocumentStore([path])
         texts = self._count("postings", self._texts(store), n_documents)
-        write_segment(sparse_folder(self._generation, segment), texts, make_segmenter(self._settings.segmenter))
+        write_segment(
+            sparse_folder(self._generation, segment), texts, make_segmenter(self._settings.segmenter)
+        )
         return n_documents
 
     def write_vectors(
@@ -193,7 +197,9 @@ def check_ids(doc_ids: pa.Array) -> None:
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
         shown = ", ".join(repeated[:5])
-        raise DataError(f"{len(repeated)} document ids occur more than once ({shown} ...): ids must be unique")
+        raise DataError(
+            f"{len(repeated)} document ids occur more than once ({shown} ...): ids must be unique"
+        )
 
 
 def example_to_dict(example: Example) -> dict[str, Any]:

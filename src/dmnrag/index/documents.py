@@ -56,7 +56,9 @@ def _to_table(documents: Sequence[Document]) -> pa.Table:
 
 def _to_documents(table: pa.Table | pa.RecordBatch) -> list[Document]:
     return [
-        Document(r["doc_id"], r["question"], tuple(r["answers"]), tuple(r["domain"]), dict(r["metadata"] or ()))
+        Document(
+            r["doc_id"], r["question"], tuple(r["answers"]), tuple(r["domain"]), dict(r["metadata"] or ())
+        )
         for r in table.to_pylist()
     ]
 

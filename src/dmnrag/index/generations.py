@@ -38,14 +38,18 @@ def current_generation(folder: Path) -> int:
     """
     path = folder / _POINTER
     if not folder.is_dir():
-        raise IndexMissingError(f"there is no folder {folder}; build an index with: dmnrag index FILE --out {folder}")
+        raise IndexMissingError(
+            f"there is no folder {folder}; build an index with: dmnrag index FILE --out {folder}"
+        )
     if not path.is_file():
         raise IndexMissingError(
             f"{folder} is not an index (no {_POINTER} in it); build one with: dmnrag index FILE --out {folder}"
         )
     text = path.read_text(encoding="utf-8", errors="replace").strip()
     if not (text.isascii() and text.isdigit()):
-        raise IndexDamagedError(f"{path} holds {text[:40]!r} instead of a generation's number; restore it or rebuild")
+        raise IndexDamagedError(
+            f"{path} holds {text[:40]!r} instead of a generation's number; restore it or rebuild"
+        )
     return int(text)
 
 
@@ -70,7 +74,9 @@ class ReadLease:
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise IndexDamagedError(f"{path} cannot be opened ({error.strerror}); restore it or rebuild") from error
+            raise IndexDamagedError(
+                f"{path} cannot be opened ({error.strerror}); restore it or rebuild"
+            ) from error
         fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
     def close(self) -> None:

@@ -79,7 +79,9 @@ class Manifest(BaseModel):
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise IndexDamagedError(f"{path} cannot be read ({error.strerror}); the index is damaged") from error
+            raise IndexDamagedError(
+                f"{path} cannot be read ({error.strerror}); the index is damaged"
+            ) from error
         try:
             found = _Version.model_validate_json(content).format_version
             _check_version(found, path)
@@ -87,7 +89,9 @@ class Manifest(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(p) for p in first["loc"])
-            raise IndexDamagedError(f"{path} is not a manifest: {where} {first['msg']}; restore it or rebuild") from error
+            raise IndexDamagedError(
+                f"{path} is not a manifest: {where} {first['msg']}; restore it or rebuild"
+            ) from error
 
 
 class _Version(BaseModel):
@@ -132,10 +136,14 @@ def check_parts(folder: Path, parts: dict[str, Part], *, hashes: bool) -> None:
         try:
             size = path.stat().st_size
         except OSError as error:
-            raise IndexDamagedError(f"{path} is missing ({error.strerror}); restore it or rebuild the index") from error
+            raise IndexDamagedError(
+                f"{path} is missing ({error.strerror}); restore it or rebuild the index"
+            ) from error
         if size != part.bytes:
             raise IndexDamagedError(
                 f"{path} has {size} bytes, the manifest says {part.bytes}: cut short or altered; restore it or rebuild"
             )
         if hashes and describe_part(path).sha256 != part.sha256:
-            raise IndexDamagedError(f"{path} was altered: its sha256 is not the manifest's; restore it or rebuild")
+            raise IndexDamagedError(
+                f"{path} was altered: its sha256 is not the manifest's; restore it or rebuild"
+            )

@@ -93,7 +93,9 @@ class Index:
         masks = []
         for segment, size in zip(self.manifest.segments, self.store.segment_sizes(), strict=True):
             if size != segment.n_documents:
-                raise IndexDamagedError(f"segment {segment.name} of {self.folder} holds {size} documents, not as stated")
+                raise IndexDamagedError(
+                    f"segment {segment.name} of {self.folder} holds {size} documents, not as stated"
+                )
             mask = np.ones(size, dtype=np.bool_)
             if segment.n_removed:
                 mask[np.load(removed_file(self._generation, segment.name))] = False
@@ -104,7 +106,9 @@ class Index:
     def sparse(self) -> EmbeddedSparseIndex:
         """The first layer."""
         folders = [build.sparse_folder(self._generation, s.name) for s in self.manifest.segments]
-        return EmbeddedSparseIndex(folders, self.table, make_segmenter(self.settings.segmenter), self.settings.bm25)
+        return EmbeddedSparseIndex(
+            folders, self.table, make_segmenter(self.settings.segmenter), self.settings.bm25
+        )
 
     def dense_settings(self, retriever: str = build.UNTRAINED) -> DenseSettings:
         """Settings of a second layer.
@@ -135,7 +139,9 @@ class Index:
         ordinals = self.table.ordinals(doc_ids)
         missing = [doc_id for doc_id, ordinal in zip(doc_ids, ordinals, strict=True) if ordinal is None]
         if missing:
-            raise DataError(f"{self.folder} has no document {', '.join(missing[:5])}; `dmnrag info` shows what it has")
+            raise DataError(
+                f"{self.folder} has no document {', '.join(missing[:5])}; `dmnrag info` shows what it has"
+            )
         return [self.store.get(ordinal) for ordinal in ordinals if ordinal is not None]
 
     def all_documents(self) -> Iterator[Document]:

@@ -130,7 +130,9 @@ class _Update:
         missing = [doc_id for doc_id, ordinal in zip(wanted, ordinals, strict=True) if ordinal is None]
         if missing:
             shown = ", ".join(missing[:5])
-            raise DataError(f"{len(missing)} of {len(wanted)} ids are not in the index ({shown}); nothing was removed")
+            raise DataError(
+                f"{len(missing)} of {len(wanted)} ids are not in the index ({shown}); nothing was removed"
+            )
         self._live[[o for o in ordinals if o is not None]] = False
         return len(wanted)
 
@@ -152,7 +154,9 @@ class _Update:
 
     def _encoder(self, settings: DenseSettings) -> Encoder:
         if self._encoder_for is None:
-            raise DataError(f"adding to this index needs its encoder {settings.encoder!r}, and none was given")
+            raise DataError(
+                f"adding to this index needs its encoder {settings.encoder!r}, and none was given"
+            )
         return self._encoder_for(settings.encoder)
 
     def _replace(self, doc_ids: list[str], *, replace: bool) -> None:
@@ -195,7 +199,9 @@ class _Update:
         kept = (document for ordinal, document in enumerate(store) if live[ordinal])
         n_documents = write_documents(document_file(self._stage.path, name), kept)
         merge_segments(
-            sparse_folder(self._stage.path, name), [sparse_folder(self._home(p), p.name) for p in pieces], masks
+            sparse_folder(self._stage.path, name),
+            [sparse_folder(self._home(p), p.name) for p in pieces],
+            masks,
         )
         for retriever in self._index.manifest.retrievers:
             merge_vectors(
@@ -238,7 +244,8 @@ class _Update:
                     "created": datetime.now(UTC).isoformat(timespec="seconds"),
                     "library_versions": library_versions(),
                     "segments": [
-                        Segment(name=p.name, n_documents=len(p.live), n_removed=int((~p.live).sum())) for p in pieces
+                        Segment(name=p.name, n_documents=len(p.live), n_removed=int((~p.live).sum()))
+                        for p in pieces
                     ],
                     "domains": count_domains(store.column("domain"), live),
                     "parts": self._stage.parts(),

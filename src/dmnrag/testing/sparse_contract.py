@@ -49,13 +49,15 @@ def reference_scores(
     terms_of = {}
     for document in documents:
         labels = document.domain if use.in_document else ()
-        terms_of[document.doc_id] = Counter(" ".join([searched_text(document, indexed_text), *labels]).split())
-    average = sum(c.total() for c in terms_of.values()) / len(documents)
-    weights = Counter(dict.fromkeys(query.text.split(), 0.0))
-    for term in query.text.split():
-        weights[term] += 1
+        terms_of[document.doc_id] = Counter(
+            " ".join([searched_text(document, indexed_text), *labels]).split()
+        )
+    average = (
+        sum(c.total() for c in terms_of.values()) / max(len(documents), 1) or 1.0
+    )  # nothing to score then
+    weights: dict[str, float] = dict(Counter(query.text.split()))
     for term in " ".join(query.domain).split() if use.in_query else ():
-        weights[term] += use.weight
+        weights[term] = weights.get(term, 0) + use.weight
     scores = {}
     for doc_id, counts in terms_of.items():
         factor = k1 * (1 - b + b * counts.total() / average)

@@ -10,7 +10,7 @@ MAGIC = b"\x1f\x8b"
 _ALWAYS_ALLOWED = 1 << 28
 """256 MiB may come out of any file, however small it is."""
 _RATIO = 100
-"""Beyond that, at most 100 times the packed size: text shrinks to a tenth or, when very repetitive, a fiftieth."""
+"""Beyond that, at most 100 times the packed size: text shrinks to a tenth, repetitive text to a fiftieth."""
 _CHUNK = 1 << 22
 
 
@@ -33,8 +33,8 @@ def unpack(content: bytes, name: str) -> bytes:
                 unpacked += chunk
                 if len(unpacked) > limit:
                     raise DataError(
-                        f"{name} unpacks to more than {limit:,} bytes from {len(content):,}; this looks like a zip"
-                        " bomb. If it is none, unpack it yourself and give the unpacked file"
+                        f"{name} unpacks to more than {limit:,} bytes from {len(content):,}; this looks like"
+                        " a zip bomb. If it is none, unpack it yourself and give the unpacked file"
                     )
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{name} is a damaged gzip file ({error}); fetch it again") from error

@@ -40,10 +40,13 @@ def read_json(source: Source, options: ReadOptions) -> Table:
         document = json.loads(text, strict=False)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        cut = " (the file ends there: it may have been cut short)" if error.pos >= len(text.rstrip()) - 1 else ""
+        whole = source.text.rstrip().endswith(("}", "]"))
+        cut = "" if whole else "; the file does not end with a bracket: it may have been cut short"
         raise DataError(f"{source.name}, {where}: not JSON: {error.msg}{cut}") from error
     except RecursionError as error:
-        raise DataError(f"{source.name}: JSON nested too deeply to be read; records are objects of texts") from error
+        raise DataError(
+            f"{source.name}: JSON nested too deeply to be read; records are objects of texts"
+        ) from error
     records, key = _records(document, source.name)
     if key:
         facts["records_under"] = key
@@ -56,7 +59,7 @@ def looks_like_lines(text: str) -> bool:
     lines = list(islice((line for line in io.StringIO(text) if line.strip()), 2))
     try:
         values = [json.loads(line, strict=False) for line in lines]
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return False
     return len(values) == 2 and all(isinstance(v, dict) for v in values)
 
@@ -68,7 +71,9 @@ def _lines(text: str, name: str) -> Iterator[NumberedRow]:
         try:
             yield number, _row(json.loads(line, strict=False))
         except json.JSONDecodeError as error:
-            raise DataError(f"{name}, line {number:,}: not JSON ({error.msg} at column {error.colno})") from error
+            raise DataError(
+                f"{name}, line {number:,}: not JSON ({error.msg} at column {error.colno})"
+            ) from error
         except RecursionError as error:
             raise DataError(f"{name}, line {number:,}: JSON nested too deeply to be read") from error
 
@@ -94,7 +99,9 @@ def _records(document: Any, name: str) -> tuple[list[Any], str]:
         raise DataError(f"{name}: a JSON array of objects is needed, found {type(document).__name__}")
     lists = [key for key, value in document.items() if isinstance(value, list) and _mostly_objects(value)]
     if len(lists) > 1:
-        raise DataError(f"{name}: records stand under several keys ({', '.join(lists)}); make one file of each")
+        raise DataError(
+            f"{name}: records stand under several keys ({', '.join(lists)}); make one file of each"
+        )
     if lists:
         return document[lists[0]], lists[0]
     values = list(document.values())

@@ -1,7 +1,7 @@
 """Which reader reads a file: first by its content, then by its name.
 
-To add a format: write a module beside this one with a function `(Source, ReadOptions) -> Table`, and name it in
-`_BINARY` (formats that begin with fixed bytes) or in `_text_reader`, with a line in `SUFFIXES`.
+To add a format: write a module beside this one with a function `(Source, ReadOptions) -> Table`, and name it
+in `_BINARY` (formats that begin with fixed bytes) or in `_text_reader`, with its endings in `SUFFIXES`.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,23 @@ from dmnrag.errors import DataError
 Reader = Callable[[Source, ReadOptions], Table]
 
 SUFFIXES = frozenset(
-    {".csv", ".tsv", ".tab", ".txt", ".json", ".jsonl", ".ndjson", ".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".parquet"}
+    {
+        ".csv",
+        ".tsv",
+        ".tab",
+        ".txt",
+        ".json",
+        ".jsonl",
+        ".ndjson",
+        ".xlsx",
+        ".xlsm",
+        ".xlsb",
+        ".xls",
+        ".ods",
+        ".parquet",
+    }
 )
-"""Endings by which files in a folder are taken (also followed by `.gz`). A file named itself may end in anything."""
+"""Endings by which files in a folder are taken, also with `.gz`. A file that is named may end in anything."""
 
 _BINARY: tuple[tuple[bytes, Reader], ...] = (
     (b"PAR1", read_parquet),
@@ -77,7 +91,9 @@ def open_table(path: Path, options: ReadOptions) -> Table:
 def _read(source: Source, options: ReadOptions) -> Table:
     for magic, kind in _REFUSED:
         if source.content.startswith(magic):
-            raise DataError(f"{source.name} is {kind}, which is not read; save its rows as CSV, JSONL or XLSX")
+            raise DataError(
+                f"{source.name} is {kind}, which is not read; save its rows as CSV, JSONL or XLSX"
+            )
     for magic, reader in _BINARY:
         if source.content.startswith(magic):
             return reader(source, options)

@@ -28,9 +28,7 @@ def open_array(path: Path, kind: str) -> Array:
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise IndexDamagedError(
-            f"{path} cannot be read ({error}); restore it or rebuild the index"
-        ) from error
+        raise IndexDamagedError(f"{path} cannot be read ({error}); restore it or rebuild the index") from error
     if not isinstance(mapped, np.ndarray) or mapped.ndim != 1 or mapped.dtype.kind != kind:
         raise IndexDamagedError(f"{path} does not hold the expected numbers; restore it or rebuild the index")
     # A plain view: slicing np.memmap itself costs a microsecond more, and a search slices hundreds of times.

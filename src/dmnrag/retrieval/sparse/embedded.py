@@ -17,9 +17,10 @@ from dmnrag.errors import IndexDamagedError
 from dmnrag.protocols import Segmenter
 from dmnrag.retrieval.sparse import formulas
 from dmnrag.retrieval.sparse.query import check_request, searches_labels, select_terms, weigh_queries
+from dmnrag.retrieval.sparse.scoring import ScoredTerm, best_documents
 from dmnrag.retrieval.sparse.segment import Lists, Segment
 from dmnrag.retrieval.sparse.settings import Bm25Settings
-from dmnrag.retrieval.table import DocumentTable, Mask, best_hits
+from dmnrag.retrieval.table import DocumentTable, Mask, Ordinals, best_hits
 from dmnrag.types import JOINT, Domain, DomainUse, Hit, Query
 
 
@@ -102,27 +103,21 @@ class EmbeddedSparseIndex:
 
     def _rank(self, counts: Mapping[str, float], k: int, joint: bool, mask: Mask | None) -> list[Hit]:
         terms = self._find(counts, joint)
-        found: list[tuple[npt.NDArray[np.int64], formulas.Floats]] = []
-        for number, part in enumerate(self._parts):
-            lists = [(t.weight, t.lists[number]) for t in terms]
-            scores = self._score(number, [(w, p) for w, p in lists if p is not None], joint, mask)
-            ordinals = np.flatnonzero(scores > 0)
-            found.append((ordinals + part.span.start, scores[ordinals]))
-        if not found:
+        found = [self._score(number, terms, k, joint, mask) for number in range(len(self._parts))]
+        if not terms or not found:
             return []
         ordinals, scores = (np.concatenate(column) for column in zip(*found, strict=True))
         return best_hits(ordinals, scores, k, self._table)
 
     def _find(self, counts: Mapping[str, float], joint: bool) -> list[_QueryTerm]:
-        """The query's most informative terms with their postings, in the order of the terms."""
-        lists, idf = {}, {}
-        for term in counts:
-            encoded = term.encode("utf-8", "surrogatepass")
-            lists[term] = [part.segment.find(encoded, joint=joint) for part in self._parts]
-            frequency = self._document_frequency(lists[term])
-            if frequency:
-                idf[term] = formulas.idf(self._table.n_live, frequency)
-        return [_QueryTerm(counts[t] * idf[t], lists[t]) for t in select_terms(counts, idf)]
+        """The query's most informative terms with their postings, by falling weight, ties by term."""
+        encoded = [term.encode("utf-8", "surrogatepass") for term in counts]
+        found = [part.segment.find_all(encoded, joint=joint) for part in self._parts]
+        lists = {term: [of_part[i] for of_part in found] for i, term in enumerate(counts)}
+        frequencies = {term: self._document_frequency(of_term) for term, of_term in lists.items()}
+        idf = {t: formulas.idf(self._table.n_live, n) for t, n in frequencies.items() if n}
+        selected = [_QueryTerm(counts[t] * idf[t], lists[t]) for t in select_terms(counts, idf)]
+        return sorted(selected, key=lambda term: -term.weight)
 
     def _document_frequency(self, lists: Sequence[Lists | None]) -> int:
         """Live documents that have a term."""
@@ -135,30 +130,23 @@ class EmbeddedSparseIndex:
         )
 
     def _score(
-        self, number: int, lists: Sequence[tuple[float, Lists]], joint: bool, mask: Mask | None
-    ) -> formulas.Floats:
-        """Scores of all documents of one segment, 0 where not allowed or without a term of the query."""
-        part = self._parts[number]
-        if not lists:
-            return np.zeros(0)
-        docs = np.concatenate([found[0] for _, found in lists]).astype(np.intp)  # (n_postings,)
-        counts = np.concatenate([found[1] for _, found in lists])
-        weights = np.repeat([weight for weight, _ in lists], [len(found[0]) for _, found in lists])
-        if mask is not None:
-            kept = mask[part.span][docs]
-            docs, counts, weights = docs[kept], counts[kept], weights[kept]
+        self, number: int, terms: Sequence[_QueryTerm], k: int, joint: bool, mask: Mask | None
+    ) -> tuple[Ordinals, formulas.Floats]:
+        """Global ordinals and scores of one segment's best documents."""
+        lists = [(term.weight, term.lists[number]) for term in terms]
+        here = [ScoredTerm(weight, *found) for weight, found in lists if found is not None]
+        if not here:
+            return np.zeros(0, np.int64), np.zeros(0)
+        span = self._parts[number].span
         factors = self._length_factors(joint)[number]
-        summands = formulas.term_score(weights, counts, factors[docs], self._settings.k1)
-        # bincount adds in the order of the terms: a document's score does not depend on its neighbours.
-        return np.bincount(docs, summands, minlength=len(part.segment)).astype(np.float64, copy=False)
+        documents, scores = best_documents(here, factors, self._settings.k1, k, None if mask is None else mask[span])
+        return documents + span.start, scores
 
     def _length_factors(self, joint: bool) -> list[formulas.Floats]:
         """The length part of eq. 2 for each document of each segment, computed at the first search."""
         if joint not in self._factors:
             lengths = [part.segment.lengths(joint=joint) for part in self._parts]
-            rounded = (
-                [formulas.lucene_length(of) for of in lengths] if self._settings.lucene_lengths else lengths
-            )
+            rounded = [formulas.lucene_length(of) for of in lengths] if self._settings.lucene_lengths else lengths
             average = self._average_length(lengths)
             self._factors[joint] = [
                 formulas.length_factor(of, average, self._settings.k1, self._settings.b) for of in rounded

@@ -32,9 +32,14 @@ def length_factor(lengths: Integers, average_length: float, k1: float, b: float)
     return factors
 
 
-def term_score(weighted_idf: Floats, frequencies: Integers, length_factors: Floats, k1: float) -> Floats:
-    """One summand of eq. 2 for each posting; `weighted_idf` is IDF(t) times t's count in the query."""
-    score: Floats = weighted_idf * frequencies * (k1 + 1) / (frequencies + length_factors)
+def term_score(weighted_idf: float, frequencies: Integers, length_factors: Floats, k1: float) -> Floats:
+    """One term's summand of eq. 2 in each document; `weighted_idf` is IDF(t) times t's count in the query.
+
+    It is below `weighted_idf * (k1 + 1)` however often the term occurs.
+    """
+    # In place and in this order: this line runs over every posting of a query.
+    score: Floats = frequencies / (frequencies + length_factors)
+    score *= weighted_idf * (k1 + 1)
     return score
 
 

@@ -73,9 +73,7 @@ def merge_segments(
 def _renumber(segments: Sequence[Segment], masks: Sequence[npt.NDArray[np.bool_] | None]) -> list[Numbers]:
     """For each segment the new ordinal of each of its documents, or _REMOVED."""
     if not segments or len(masks) != len(segments):
-        raise ConfigError(
-            f"{len(masks)} masks for {len(segments)} segments: give at least one segment, a mask each"
-        )
+        raise ConfigError(f"{len(masks)} masks for {len(segments)} segments: give at least one segment, a mask each")
     renumber, n_before = [], 0
     for segment, mask in zip(segments, masks, strict=True):
         live = np.ones(len(segment), np.bool_) if mask is None else mask
@@ -97,13 +95,11 @@ def _joint_parts(segments: Sequence[Segment]) -> list[Postings]:
     parts = []
     for segment in segments:
         nothing: Lists = (segment.text.docs[:0], segment.text.counts[:0])
-        lists = [segment.find(term, joint=True) or nothing for term in terms]
+        lists = [found or nothing for found in segment.find_all(terms, joint=True)]
         sizes = [len(docs) for docs, _ in lists]
         docs, counts = zip(*lists, strict=True) if lists else ((nothing[0],), (nothing[1],))
         starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-        parts.append(
-            Postings(TermList.from_arrow(vocabulary), starts, np.concatenate(docs), np.concatenate(counts))
-        )
+        parts.append(Postings(TermList.from_arrow(vocabulary), starts, np.concatenate(docs), np.concatenate(counts)))
     return parts
 
 

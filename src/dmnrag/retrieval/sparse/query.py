@@ -55,9 +55,7 @@ def weigh_queries(queries: Sequence[Query], segmenter: Segmenter, use: DomainUse
     return weighted
 
 
-def select_terms(
-    counts: Mapping[str, float], idf: Mapping[str, float], limit: int = MAX_QUERY_TERMS
-) -> list[str]:
+def select_terms(counts: Mapping[str, float], idf: Mapping[str, float], limit: int = MAX_QUERY_TERMS) -> list[str]:
     """The most informative terms of a query, in the order of the terms themselves.
 
     Args:

@@ -10,6 +10,7 @@ Opening checks that the shapes fit together; sizes and hashes of the files are t
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,31 +25,36 @@ from dmnrag.retrieval.sparse.arrays import Array, open_array, save_array
 TEXT = "text"
 JOINT = "joint"
 
+_PREFIX = 8
+
 Lists = tuple[Array, Array]
 """Of one term: local ordinals of its documents, ascending, and its count in each."""
 
 
 class TermList:
-    """Sorted terms as UTF-8 bytes, one after the other, found by halving.
+    """Sorted terms as UTF-8 bytes, one after the other, found through their first 8 bytes.
 
-    Costs nothing to open: 0.1 ms for 500,000 terms, where a dict takes 0.2 s and 70 MB; a look-up
-    takes some 5 microseconds, against the 500 of a search.
+    Opening costs 0.1 ms whatever the number of terms, where a dict of 500,000 takes 0.2 s and 70 MB. A
+    look-up takes 2 microseconds in a batch of ten, against 10 when halving the terms themselves.
     """
 
-    def __init__(self, content: Array, offsets: Array) -> None:
-        """`content` (n_bytes,) uint8; `offsets` (n_terms + 1,) int64, where each term begins."""
+    def __init__(self, content: Array, offsets: Array, prefixes: Array) -> None:
+        """`content` (n_bytes,) uint8; `offsets` (n_terms + 1,) int64, where each term begins;
+        `prefixes` (n_terms,) uint64, see `term_prefixes`.
+        """
         self.content = content
         self.offsets = offsets
+        self.prefixes = prefixes
 
     @classmethod
     def from_arrow(cls, terms: pa.Array) -> "TermList":
         """Sorted distinct terms, a large_binary array."""
         if len(terms) == 0:
-            return cls(np.zeros(0, np.uint8), np.zeros(1, np.int64))
-        terms = pa.concat_arrays([terms])  # a slice of another array becomes one of its own
+            return cls(np.zeros(0, np.uint8), np.zeros(1, np.int64), np.zeros(0, np.uint64))
         _, offsets, content = terms.buffers()
-        starts = np.frombuffer(offsets, np.int64)[terms.offset : terms.offset + len(terms) + 1]
-        return cls(np.frombuffer(content, np.uint8)[starts[0] : starts[-1]], starts - starts[0])
+        bounds = np.frombuffer(offsets, np.int64)[terms.offset : terms.offset + len(terms) + 1]
+        used = np.frombuffer(content, np.uint8)[bounds[0] : bounds[-1]]
+        return cls(used, bounds - bounds[0], term_prefixes(used, bounds - bounds[0]))
 
     def to_arrow(self) -> pa.Array:
         """The terms as a large_binary array, without copying."""
@@ -67,10 +73,32 @@ class TermList:
         content, offsets = self._views
         return content[offsets[number] : offsets[number + 1]].tobytes()
 
-    def find(self, term: bytes) -> int | None:
-        """Number of a term; None where it is not among them."""
-        number = bisect_left(range(len(self)), term, key=self.__getitem__)
-        return number if number < len(self) and self[number] == term else None
+    def find_all(self, terms: Sequence[bytes]) -> list[int | None]:
+        """Number of each term; None where it is not among them."""
+        keys = np.array([int.from_bytes(term[:_PREFIX].ljust(_PREFIX, b"\0")) for term in terms], np.uint64)
+        starts = np.searchsorted(self.prefixes, keys).tolist()
+        ends = np.searchsorted(self.prefixes, keys, side="right").tolist()
+        return [self._find(term, s, e) for term, s, e in zip(terms, starts, ends, strict=True)]
+
+    def _find(self, term: bytes, start: int, end: int) -> int | None:
+        """Number of a term among those from start to end - 1, which share its first bytes."""
+        if end - start > 1:
+            start = bisect_left(range(len(self)), term, start, end, key=self.__getitem__)
+        return start if start < end and self[start] == term else None
+
+
+def term_prefixes(content: Array, offsets: Array) -> npt.NDArray[np.uint64]:
+    """The first 8 bytes of each term as a number that sorts like the term; shorter ones end in zeros.
+
+    Two Chinese characters have 6 bytes, so nearly every prefix belongs to one term.
+    """
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    padded = np.concatenate([content, np.zeros(_PREFIX, np.uint8)])
+    prefixes = np.zeros(len(starts), np.uint64)
+    for position in range(_PREFIX):
+        byte = np.where(position < lengths, padded[starts + position], 0)
+        prefixes = (prefixes << np.uint64(8)) | byte.astype(np.uint64)
+    return prefixes
 
 
 @dataclass(frozen=True)
@@ -85,11 +113,11 @@ class Postings:
     counts: Array
     """(n_postings,) of the smallest unsigned type that holds them."""
 
-    def find(self, term: bytes) -> Lists | None:
-        """Postings of one term; None where no document has it."""
-        number = self.terms.find(term)
-        if number is None:
-            return None
+    def find_all(self, terms: Sequence[bytes]) -> list[Lists | None]:
+        """Postings of each term; None where no document has it."""
+        return [None if number is None else self._lists(number) for number in self.terms.find_all(terms)]
+
+    def _lists(self, number: int) -> Lists:
         span = slice(self.starts[number], self.starts[number + 1])
         return self.docs[span], self.counts[span]
 
@@ -108,24 +136,27 @@ class Postings:
         """
         content = open_array(folder / f"{field}_terms.npy", "u")
         offsets = open_array(folder / f"{field}_offsets.npy", "i")
+        prefixes = open_array(folder / f"{field}_prefixes.npy", "u")
         starts = open_array(folder / f"{field}_starts.npy", "i")
         docs = open_array(folder / f"{field}_docs.npy", "i")
         counts = open_array(folder / f"{field}_counts.npy", "u")
         _check_ends(folder / f"{field}_terms.npy", content, offsets)
         _check_ends(folder / f"{field}_docs.npy", docs, starts)
         _check_ends(folder / f"{field}_counts.npy", counts, starts)
-        if len(offsets) != len(starts):
-            raise IndexDamagedError(
-                f"{folder / field}_starts.npy is for {len(starts) - 1} terms, {field}_offsets.npy for "
-                f"{len(offsets) - 1}; restore them or rebuild the index"
-            )
-        return cls(TermList(content, offsets), starts, docs, counts)
+        for name, length in (("starts", len(starts)), ("prefixes", len(prefixes) + 1)):
+            if length != len(offsets):
+                raise IndexDamagedError(
+                    f"{folder / field}_{name}.npy is for {length - 1} terms, {field}_offsets.npy for "
+                    f"{len(offsets) - 1}; restore them or rebuild the index"
+                )
+        return cls(TermList(content, offsets, prefixes), starts, docs, counts)
 
 
 def save_vocabulary(folder: Path, field: str, terms: TermList, starts: npt.NDArray[np.int64]) -> None:
     """Write the terms of a field and where the postings of each begin."""
     save_array(folder / f"{field}_terms.npy", terms.content)
     save_array(folder / f"{field}_offsets.npy", terms.offsets)
+    save_array(folder / f"{field}_prefixes.npy", terms.prefixes)
     save_array(folder / f"{field}_starts.npy", starts)
 
 
@@ -151,10 +182,13 @@ class Segment:
     def __len__(self) -> int:
         return len(self.text_lengths)
 
-    def find(self, term: bytes, *, joint: bool) -> Lists | None:
-        """Postings of a term in the text alone or in text and labels."""
-        found = self.joint.find(term) if joint else None
-        return self.text.find(term) if found is None else found
+    def find_all(self, terms: Sequence[bytes], *, joint: bool) -> list[Lists | None]:
+        """Postings of each term in the text alone or in text and labels; None where no document has it."""
+        found = self.text.find_all(terms)
+        if joint:
+            of_labels = self.joint.find_all(terms)
+            return [t if j is None else j for t, j in zip(found, of_labels, strict=True)]
+        return found
 
     def lengths(self, *, joint: bool) -> npt.NDArray[np.int32]:
         """|D| of each document, without or with its labels."""

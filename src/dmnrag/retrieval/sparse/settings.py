@@ -41,7 +41,5 @@ class Bm25Settings:
         """
         unknown = sorted(set(values) - set(cls.__slots__))
         if unknown:
-            raise ConfigError(
-                f"BM25 has no setting {', '.join(unknown)}: allowed are {', '.join(cls.__slots__)}"
-            )
+            raise ConfigError(f"BM25 has no setting {', '.join(unknown)}: allowed are {', '.join(cls.__slots__)}")
         return cls(**values)

@@ -1,0 +1,24 @@
+"""Data in: files to documents, re-posts, splits, query files and the bundled samples."""
+
+from dmnrag.data.columns import ColumnMapping
+from dmnrag.data.options import ReadOptions
+from dmnrag.data.queries import read_queries
+from dmnrag.data.read import read_documents
+from dmnrag.data.report import ReadReport
+from dmnrag.data.reposts import repost_groups
+from dmnrag.data.samples import load_sample
+from dmnrag.data.split import Split, check_leakage, find_leakage, split_documents
+
+__all__ = [
+    "ColumnMapping",
+    "ReadOptions",
+    "ReadReport",
+    "Split",
+    "check_leakage",
+    "find_leakage",
+    "load_sample",
+    "read_documents",
+    "read_queries",
+    "repost_groups",
+    "split_documents",
+]

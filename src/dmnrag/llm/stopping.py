@@ -1,0 +1,65 @@
+"""Stop strings and streaming on the level of text.
+
+Models stop at tokens, templates at strings: a stop string may begin in the middle of a token. Everything here
+sees only text, so that every back end stops and streams alike.
+"""
+
+from collections.abc import Iterable
+
+# What decoders put in place of bytes that are not yet a whole character.
+_HALF_CHARACTER = "\ufffd"
+
+
+def never() -> bool:
+    """The answer of a caller that does not cancel."""
+    return False
+
+
+def first_stop(text: str, stops: Iterable[str]) -> int | None:
+    """Where the earliest stop string begins, None where there is none."""
+    return min((at for stop in stops if stop and (at := text.find(stop)) >= 0), default=None)
+
+
+class TextStream:
+    """Turns the growing text of a generation into pieces that never have to be taken back.
+
+    Held back are half characters and endings that may become a stop string. `text` is what was given out:
+    the pieces joined.
+    """
+
+    def __init__(self, stops: Iterable[str] = ()) -> None:
+        self._stops = tuple(stop for stop in stops if stop)
+        self._whole = ""
+        self.text = ""
+        self.stopped = False
+        """A stop string was met; nothing comes after it."""
+
+    def feed(self, whole: str) -> str:
+        """Take the whole text so far, half characters included; return the piece that is new and certain."""
+        if self.stopped:
+            return ""
+        self._whole = whole
+        at = first_stop(whole, self._stops)
+        if at is not None:
+            self.stopped = True
+            return self._give(whole[:at])
+        certain = whole.rstrip(_HALF_CHARACTER)
+        return self._give(certain[: len(certain) - self._possible_stop(certain)])
+
+    def close(self) -> str:
+        """The generation is over: the piece that was held back, without half characters."""
+        return "" if self.stopped else self._give(self._whole.rstrip(_HALF_CHARACTER))
+
+    def _possible_stop(self, text: str) -> int:
+        """Length of the longest ending that is the beginning of a stop string."""
+        longest = max((len(stop) for stop in self._stops), default=1) - 1
+        for length in range(min(longest, len(text)), 0, -1):
+            if any(stop.startswith(text[-length:]) for stop in self._stops):
+                return length
+        return 0
+
+    def _give(self, certain: str) -> str:
+        # Decoders may rewrite the last characters once more is known; what was given out stays.
+        piece = certain[len(self.text) :]
+        self.text += piece
+        return piece

@@ -1,0 +1,38 @@
+"""docs/cli.md is what `dmnrag --help` says; `python tests/project/test_cli_reference.py` writes it anew."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import typer
+
+from dmnrag.cli.main import app
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+
+
+def reference() -> str:
+    command = typer.main.get_command(app)
+    parts = [
+        "# Command line\n\nExit codes: 0 done, 1 failed, 2 wrong use. Data on stdout, talk and progress on stderr.\n"
+    ]
+    parts.extend(_sections(command, "dmnrag"))
+    return "\n".join(parts)
+
+
+def _sections(command: click.Command, name: str) -> Iterator[str]:
+    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100)
+    yield f"## {name}\n\n```text\n{command.get_help(context).rstrip()}\n```\n"
+    if isinstance(command, click.Group):
+        for child in command.list_commands(context):
+            found = command.get_command(context, child)
+            assert found is not None
+            yield from _sections(found, f"{name} {child}")
+
+
+def test_the_reference_in_the_docs_is_current() -> None:
+    assert REFERENCE.read_text(encoding="utf-8") == reference()
+
+
+if __name__ == "__main__":
+    REFERENCE.write_text(reference(), encoding="utf-8")

@@ -1,0 +1,79 @@
+"""What the README tells people to type exists, and what it says of sizes holds."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from dmnrag.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+READMES = ("README.md", "README.zh-CN.md")
+COMMAND = typer.main.get_command(app)
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Every `dmnrag ...` line inside a code block, continued lines joined."""
+    for block in re.findall(r"```(?:console|bash|sh)\n(.*?)```", text, re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words and words[0] == "dmnrag":
+                yield words[1:]
+
+
+def parse(words: list[str]) -> None:
+    """Raises click.UsageError for a command or option that is not there."""
+    assert isinstance(COMMAND, click.Group)
+    with click.Context(COMMAND, info_name="dmnrag") as context:
+        name, command, rest = COMMAND.resolve_command(context, words)
+        assert command is not None
+        command.make_context(name, rest, parent=context)
+
+
+def documents() -> list[Path]:
+    return [ROOT / name for name in READMES] + sorted((ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda p: p.name)
+def test_every_command_in_the_documentation_is_understood(path: Path) -> None:
+    for words in commands(path.read_text(encoding="utf-8")):
+        parse(words)
+
+
+def test_a_command_that_is_not_there_would_be_found() -> None:
+    with pytest.raises(click.UsageError):
+        parse(["search", "index", "question", "--no-such-option"])
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_readme_is_short_and_names_the_two_commands(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 150
+    assert "make demo" in text
+    assert "make test" in text
+
+
+def test_both_readmes_show_the_same_commands() -> None:
+    english, chinese = (list(commands((ROOT / name).read_text(encoding="utf-8"))) for name in READMES)
+    assert [words[0] for words in english] == [words[0] for words in chinese]
+
+
+def test_links_in_the_documentation_lead_somewhere() -> None:
+    broken = [
+        f"{path.relative_to(ROOT)}: {target}"
+        for path in documents()
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", path.read_text(encoding="utf-8"))
+        if not (path.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_python_examples_in_the_readme_compile() -> None:
+    for block in re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    ):
+        compile(block, "README.md", "exec")

@@ -1,0 +1,94 @@
+"""Segments on disk: damage is named, steps are durable, nothing executes on load."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sparse_builder import Row, Words, table_of, write_rows
+
+from dmnrag import _io
+from dmnrag.errors import IndexDamagedError, IndexFolderError
+from dmnrag.retrieval.sparse import Bm25Settings, EmbeddedSparseIndex, write_segment
+from dmnrag.retrieval.sparse.arrays import ArrayWriter, open_array
+
+ROWS: list[Row] = [("d1", "rest helps", ("heart",)), ("d2", "pain at night", ())]
+FILES = sorted(
+    [
+        f"{field}_{part}.npy"
+        for field in ("text", "joint")
+        for part in ("terms", "offsets", "prefixes", "starts", "docs", "counts")
+    ]
+    + ["text_lengths.npy", "joint_lengths.npy"]
+)
+
+
+def open_segment(folder: Path) -> EmbeddedSparseIndex:
+    return EmbeddedSparseIndex([folder], table_of([ROWS]), Words(), Bm25Settings())
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "segment", ROWS)
+
+
+def test_segment_consists_of_these_files(segment: Path) -> None:
+    assert sorted(p.name for p in segment.iterdir()) == FILES
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_missing_file_is_named(segment: Path, name: str) -> None:
+    (segment / name).unlink()
+    with pytest.raises(IndexDamagedError, match=name):
+        open_segment(segment)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kept", [0, 20, -1])
+def test_file_cut_short_is_named(segment: Path, name: str, kept: int) -> None:
+    content = (segment / name).read_bytes()
+    (segment / name).write_bytes(content[:kept])
+    with pytest.raises(IndexDamagedError, match=name):
+        open_segment(segment)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_array_of_another_shape_is_named(segment: Path, name: str) -> None:
+    array = np.load(segment / name)
+    np.save(segment / name, np.append(array, array[-1:]))
+    with pytest.raises(IndexDamagedError, match=name):
+        open_segment(segment)
+
+
+def test_pickled_array_is_refused(segment: Path) -> None:
+    np.save(segment / "text_docs.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(IndexDamagedError, match=r"text_docs\.npy"):
+        open_segment(segment)
+
+
+def test_segments_of_another_index_are_refused(segment: Path) -> None:
+    with pytest.raises(IndexDamagedError, match="2 documents where the index has 1"):
+        EmbeddedSparseIndex([segment], table_of([ROWS[:1]]), Words(), Bm25Settings())
+
+
+def test_segment_is_never_written_over(segment: Path) -> None:
+    with pytest.raises(IndexFolderError, match="not empty"):
+        write_segment(segment, [("other", ())], Words())
+
+
+def test_every_file_and_the_folder_are_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[str, str]] = []
+    monkeypatch.setattr(_io, "FAULT_HOOK", lambda step, path: steps.append((step, path.name)))
+    write_rows(tmp_path / "segment", ROWS)
+    assert {name for step, name in steps if step == "write"} == set(FILES)
+    assert {name for step, name in steps if step == "fsync"} == {*FILES, "segment"}
+    assert steps[-1] == ("fsync", "segment")
+
+
+def test_array_written_in_pieces_equals_one_written_whole(tmp_path: Path) -> None:
+    pieces = [np.arange(n, dtype=np.int32) for n in (0, 7, 100_000)]
+    with ArrayWriter(tmp_path / "a.npy", np.int32) as writer:
+        for piece in pieces:
+            writer.append(piece)
+    np.save(tmp_path / "b.npy", np.concatenate(pieces))
+    assert np.array_equal(open_array(tmp_path / "a.npy", "i"), np.load(tmp_path / "b.npy"))
+    assert (tmp_path / "a.npy").stat().st_size == (tmp_path / "b.npy").stat().st_size
