@@ -46,7 +46,11 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(
-    documents: list[Document], groups: list[int], settings: IndexSettings, encoder: Encoder | None, options: argparse.Namespace
+    documents: list[Document],
+    groups: list[int],
+    settings: IndexSettings,
+    encoder: Encoder | None,
+    options: argparse.Namespace,
 ) -> Evaluation:
     """Every system over all splits."""
     values: dict[str, dict[str, list[float | None]]] = {}
@@ -82,7 +86,9 @@ def report(title: str, found: Evaluation) -> None:
 def main() -> None:
     options = arguments()
     mapping = ColumnMapping(
-        tuple(options.question_column.split(",")), tuple(options.answer_column.split(",")), tuple(options.domain_column.split(","))
+        tuple(options.question_column.split(",")),
+        tuple(options.answer_column.split(",")),
+        tuple(options.domain_column.split(",")),
     )
     documents, read = read_documents([options.file], mapping)
     groups = repost_groups([d.question for d in documents], ["\n".join(d.answers) for d in documents])

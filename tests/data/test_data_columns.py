@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dmnrag.data import ColumnMapping
 from dmnrag.data.cells import CellReader
-from dmnrag.data.domains import read_domain, split_labels
-from dmnrag.data.options import DOMAIN_SEPARATORS
+from dmnrag.data.domains import DomainReader, split_labels
+from dmnrag.data.options import DOMAIN_SEPARATORS, ReadOptions
 from dmnrag.data.read import join_question
 from dmnrag.errors import ConfigError, DataError
 
@@ -83,7 +83,8 @@ def test_separators_can_be_chosen_or_turned_off() -> None:
 
 def test_domain_takes_lists_and_several_columns_in_order_without_repetition() -> None:
     cells = [["内科", "心内,科"], "内科、门诊", None, math.nan]
-    assert read_domain(cells, DOMAIN_SEPARATORS, CellReader()) == ("内科", "心内,科", "门诊")
+    reader = DomainReader(ReadOptions(), CellReader())
+    assert reader.domain(label for cell in cells for label in reader.labels(cell)) == ("内科", "心内，科", "门诊")
 
 
 @given(

@@ -114,6 +114,23 @@ def test_nested_list_names_file_row_and_column(write: Writer) -> None:
         read_documents([path], QA)
 
 
+def test_list_in_a_domain_list_names_file_row_and_column(write: Writer) -> None:
+    path = write("f.json", '[{"q": "x", "a": "y", "d": [["内科"]]}]')
+    with pytest.raises(DataError, match=r"f\.json, row 1, column 'd': a list of texts is needed"):
+        read_documents([path], ColumnMapping(("q",), ("a",), ("d",)))
+
+
+def test_personal_data_is_masked_in_question_answers_and_metadata_when_asked(write: Writer) -> None:
+    path = write("f.csv", "q,a,b,who,d\n打13812345678,写a@b.cn,写a@c.cn,13912345678,13712345678\n")
+    mapping = ColumnMapping(("q",), ("a", "b"), ("d",), metadata=("who",))
+    documents, report = read_documents([path], mapping, options=ReadOptions(mask=True))
+    # Both answers become the same text and are one; labels are names and stay.
+    assert documents == [Document("f-0000002", "打[电话]", ("写[邮箱]",), ("13712345678",), {"who": "[电话]"})]
+    assert report.masked == {"email": 2, "identity_number": 0, "bank_card": 0, "phone": 2}
+    assert read_documents([path], mapping)[1].masked is None
+    assert read_documents([path], mapping)[0][0].question == "打13812345678"
+
+
 def test_lone_surrogates_from_json_are_replaced_and_counted(write: Writer) -> None:
     path = write("f.jsonl", '{"q": "x\\ud800", "a": "y\\u0000"}\n')
     documents, report = read_documents([path], QA)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmnrag.data import ColumnMapping, read_documents, repost_groups
+from dmnrag.data import ColumnMapping, RepostCounts, read_documents, repost_groups
 from dmnrag.data.comparable import comparable
 from dmnrag.data.minhash import BigramSets, near_pairs
 from dmnrag.data.reposts import MOST_ROWS, SHORTEST_ANSWER
@@ -124,3 +124,9 @@ def test_real_forum_has_the_known_share_of_reposts_and_no_giant_group(shared: Pa
 @pytest.mark.parametrize(("text", "form"), [("ＡＢ c，１！", "abc1"), (" ？！ ", "？！"), ("高血压 吗？", "高血压吗")])
 def test_texts_are_compared_by_letters_and_digits(text: str, form: str) -> None:
     assert comparable(text) == form
+
+
+def test_counts_of_groups_leave_out_rows_that_stand_alone() -> None:
+    # Groups of 2 and 3 among 6 rows: 5 rows in 2 groups.
+    assert RepostCounts.of([0, 1, 0, 2, 1, 1]) == RepostCounts(groups=2, rows=5, largest=3)
+    assert RepostCounts.of([0, 1, 2]) == RepostCounts(groups=0, rows=0, largest=1)

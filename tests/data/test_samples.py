@@ -107,10 +107,7 @@ def joint_bm25_recall(documents: list[Document], examples: list[Example], k: int
         query = Counter(segmenter.segment(" ".join((*example.query.domain, example.query.text))))
         scores = [
             (
-                -sum(
-                    n * bm25(c[t], in_documents[t], len(texts), len(x) / mean_length)
-                    for t, n in query.items()
-                ),
+                -sum(n * bm25(c[t], in_documents[t], len(texts), len(x) / mean_length) for t, n in query.items()),
                 d.doc_id,
             )
             for c, x, d in zip(counts, texts, documents, strict=True)
@@ -119,8 +116,6 @@ def joint_bm25_recall(documents: list[Document], examples: list[Example], k: int
     return found / len(examples)
 
 
-def bm25(
-    frequency: int, containing: int, n_documents: int, length: float, k1: float = 1.2, b: float = 0.75
-) -> float:
+def bm25(frequency: int, containing: int, n_documents: int, length: float, k1: float = 1.2, b: float = 0.75) -> float:
     idf = math.log(1 + (n_documents - containing + 0.5) / (containing + 0.5))
     return idf * frequency * (k1 + 1) / (frequency + k1 * (1 - b + b * length))

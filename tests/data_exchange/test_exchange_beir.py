@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmnrag.data.exchange import BeirCollection, read_beir, read_judgements, write_beir
@@ -37,6 +37,7 @@ def collections(draw: st.DrawFn) -> BeirCollection:
     return BeirCollection(documents, queries, {q.query_id: draw(judged) for q in queries})
 
 
+@settings(max_examples=50)
 @given(collections())
 def test_a_folder_reads_back_equal(tmp_path_factory: pytest.TempPathFactory, collection: BeirCollection) -> None:
     folder = tmp_path_factory.mktemp("beir")

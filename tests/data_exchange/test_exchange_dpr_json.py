@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmnrag.data.exchange import DprContext, DprInstance, read_dpr_json, write_dpr_json
@@ -50,6 +50,7 @@ def read(folder: Path, value: Any) -> list[DprInstance]:
     return list(read_dpr_json(path))
 
 
+@settings(max_examples=50)
 @given(st.lists(INSTANCES, min_size=1, max_size=3), st.sampled_from(["set.json", "set.jsonl"]))
 def test_instances_read_back_equal_from_an_array_and_from_lines(
     tmp_path_factory: pytest.TempPathFactory, instances: list[DprInstance], name: str

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytrec_eval
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmnrag.data.exchange import gold_qrels, read_judgements, read_qrels, read_run, write_qrels, write_run
@@ -45,6 +45,7 @@ def rankings(draw: st.DrawFn) -> dict[str, list[Hit]]:
     return run
 
 
+@settings(max_examples=50)
 @given(rankings(), st.data())
 def test_pytrec_eval_gives_our_figures_for_a_written_run(
     tmp_path_factory: pytest.TempPathFactory, run: dict[str, list[Hit]], data: st.DataObject
@@ -69,6 +70,7 @@ def test_pytrec_eval_gives_our_figures_for_a_written_run(
         assert theirs[query_id]["ndcg_cut_10"] == pytest.approx(ours["nDCG@10"][query_id], abs=1e-9)
 
 
+@settings(max_examples=50)
 @given(rankings())
 def test_a_written_run_reads_back_in_the_same_order(
     tmp_path_factory: pytest.TempPathFactory, run: dict[str, list[Hit]]
@@ -117,6 +119,10 @@ def test_a_foreign_run_is_ranked_by_score_then_by_id_from_the_last_whatever_its_
     assert read_run(path) == {"q": hits(("c", 2.0), ("b", 1.0), ("a", 1.0)), "r": hits(("a", -1.0))}
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_id(tmp_path: Path) -> None:
+    assert read_qrels(write(tmp_path, b"\xef\xbb\xbfq 0 d 1\n")) == {"q": {"d": 1}}
+
+
 def test_scores_beyond_single_precision_are_read_as_equal_and_raise_no_warning(tmp_path: Path) -> None:
     path = write(tmp_path, "q Q0 a 1 1e300 t\nq Q0 b 2 1e200 t\n")
     assert [hit.doc_id for hit in read_run(path)["q"]] == ["b", "a"]
@@ -158,6 +164,7 @@ def test_broken_qrels_are_an_error_that_names_the_line(tmp_path: Path, text: str
     assert message in str(error.value)
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(WORDS, st.dictionaries(WORDS, st.integers(-2, 3), min_size=1, max_size=4), min_size=1))
 def test_qrels_read_back_equal(tmp_path_factory: pytest.TempPathFactory, qrels: dict[str, dict[str, int]]) -> None:
     path = tmp_path_factory.mktemp("qrels") / "qrels"

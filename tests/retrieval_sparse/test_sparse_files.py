@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sparse_builder import Row, Words, table_of, write_rows
 
@@ -10,6 +11,7 @@ from dmnrag import _io
 from dmnrag.errors import IndexDamagedError, IndexFolderError
 from dmnrag.retrieval.sparse import Bm25Settings, EmbeddedSparseIndex, write_segment
 from dmnrag.retrieval.sparse.arrays import ArrayWriter, open_array
+from dmnrag.retrieval.sparse.segment import TermList
 
 ROWS: list[Row] = [("d1", "rest helps", ("heart",)), ("d2", "pain at night", ())]
 FILES = sorted(
@@ -92,3 +94,16 @@ def test_array_written_in_pieces_equals_one_written_whole(tmp_path: Path) -> Non
     np.save(tmp_path / "b.npy", np.concatenate(pieces))
     assert np.array_equal(open_array(tmp_path / "a.npy", "i"), np.load(tmp_path / "b.npy"))
     assert (tmp_path / "a.npy").stat().st_size == (tmp_path / "b.npy").stat().st_size
+
+
+def test_terms_that_share_their_first_bytes_are_told_apart() -> None:
+    words = sorted(
+        w.encode()
+        for w in ("", "a", "a\0", "abcdefgh", "abcdefgh1", "abcdefgh2", "abcdefghi", "高血压", "高血脂", "心", "心肌")
+    )
+    terms = TermList.from_arrow(pa.array(words, pa.large_binary()))
+    assert terms.find_all(words) == list(range(len(words)))
+    absent = [b"abcdefg", b"abcdefgh0", b"abcdefgh1x", b"zz", "高血".encode(), b"\0"]
+    assert terms.find_all(absent) == [None] * len(absent)
+    assert terms.find_all([]) == []
+    assert [bytes(t) for t in terms.to_arrow().to_pylist()] == words

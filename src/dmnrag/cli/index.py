@@ -10,12 +10,12 @@ from dmnrag.cli import options as o
 from dmnrag.cli import reading as r
 from dmnrag.cli.console import print_json, progress, talk
 from dmnrag.cli.data_card import data_card_text
-from dmnrag.data import ReadOptions, ReadReport, Split, read_documents
+from dmnrag.data import ReadReport, Split
 from dmnrag.index import BuildReport, IndexSettings, build_index
 from dmnrag.index.settings import DomainKind, IndexedText
 from dmnrag.retrieval.dense import DenseSettings, make_encoder
 from dmnrag.retrieval.sparse import Bm25Settings
-from dmnrag.text import SegmenterSettings
+from dmnrag.text import SegmenterName, SegmenterSettings
 
 _NO_ENCODER = "none"
 
@@ -37,24 +37,18 @@ def index(
     delimiter: r.Delimiter = None,
     sheet: r.Sheet = None,
     domain_separators: r.DomainSeparators = r.SEPARATORS,
+    domain_map: r.DomainMapFile = None,
+    mask: r.Mask = False,
     test_size: Annotated[
         float, typer.Option(help="Share of rows held out for `evaluate`; re-posts stay together.")
     ] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
-    domain_kind: Annotated[
-        str, typer.Option(help="path: labels go general to specific; set: without order.")
-    ] = "path",
-    segmenter: Annotated[
-        str, typer.Option(help="bigram, unigram+bigram, jieba or mixed.")
-    ] = SegmenterSettings().name,
-    simplify: Annotated[
-        bool, typer.Option("--simplify", help="Traditional characters to simplified ones.")
-    ] = False,
+    domain_kind: r.DomainKindOption = "path",
+    segmenter: Annotated[str, typer.Option(help="bigram, unigram+bigram, jieba or mixed.")] = SegmenterSettings().name,
+    simplify: Annotated[bool, typer.Option("--simplify", help="Traditional characters to simplified ones.")] = False,
     dictionary: Annotated[Path | None, typer.Option(help="Words to keep whole, one a line.")] = None,
     stop_words: Annotated[Path | None, typer.Option(help="Words to leave out, one a line.")] = None,
-    synonyms: Annotated[
-        Path | None, typer.Option(help="Words of one meaning, a group a line: 心梗,心肌梗死.")
-    ] = None,
+    synonyms: Annotated[Path | None, typer.Option(help="Words of one meaning, a group a line: 心梗,心肌梗死.")] = None,
     indexed_text: Annotated[str, typer.Option(help="question+answer or answer: what both layers search.")] = (
         "question+answer"
     ),
@@ -68,10 +62,14 @@ def index(
 ) -> None:
     """Build an index from files of question-answer pairs."""
     mapping = r.column_mapping(question_column, answer_column, domain_column, id_column, metadata_column)
-    reading = ReadOptions(encoding, delimiter, sheet, domain_separators)
+    reading = r.reading_options(encoding, delimiter, sheet, domain_separators, domain_map, domain_kind, mask)
     settings = IndexSettings(
         segmenter=SegmenterSettings.from_files(
-            segmenter, simplify=simplify, dictionary=dictionary, stop_words=stop_words, synonyms=synonyms
+            cast(SegmenterName, segmenter),
+            simplify=simplify,
+            dictionary=dictionary,
+            stop_words=stop_words,
+            synonyms=synonyms,
         ),
         bm25=Bm25Settings(k1=k1, b=b),
         indexed_text=cast(IndexedText, indexed_text),
@@ -80,12 +78,11 @@ def index(
         if encoder == _NO_ENCODER
         else DenseSettings(encoder=encoder, passage=cast(IndexedText, indexed_text), kind=cast(Any, vectors)),
     )
-    documents, report = read_documents(files, mapping, options=reading)
-    split = r.split_rows(documents, test_size, seed)
+    split, report = r.read_and_split(files, mapping, reading, test_size, seed)
     source = {
         "files": [f.name for f in files],
         "columns": asdict(mapping),
-        "reading": asdict(reading),
+        "reading": reading.to_dict(),
         "test_size": test_size,
         "seed": seed,
         "read": report.to_dict(),
@@ -123,11 +120,8 @@ def _tell(out: Path, built: BuildReport, report: ReadReport, split: Split) -> No
     if split.test:
         talk(
             f"held out {len(split.test):,} questions; {len(split.dropped.doc_ids):,} rows that hold one of their "
-            f"questions or answers were left out; {split.n_groups:,} groups of re-posts, the largest of "
-            f"{split.largest_group:,}"
+            "questions or answers were left out"
         )
     if built.n_long_passages:
-        talk(
-            f"{built.n_long_passages:,} documents are longer than the encoder reads; each was split at sentence ends"
-        )
+        talk(f"{built.n_long_passages:,} documents are longer than the encoder reads; each was split at sentence ends")
     typer.echo(f"{built.n_documents:,} documents in {out} (generation {built.generation})")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dmnrag import __version__
-from dmnrag.cli import ask, demo, doctor, evaluate, index, info, search
+from dmnrag.cli import ask, demo, doctor, evaluate, index, info, score, search
 from dmnrag.cli.console import talk
 from dmnrag.errors import ConfigError, DmnragError, QueryError
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, index, info, search, ask, evaluate, doctor):
+for command in (demo, index, info, search, ask, evaluate, score, doctor):
     command.register(app)
 
 

@@ -1,14 +1,24 @@
 """How files become documents: the options of `index`, and the split."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from dmnrag.cli.options import split_columns
-from dmnrag.data import ColumnMapping, Split, repost_groups, split_documents
-from dmnrag.data.options import DOMAIN_SEPARATORS
-from dmnrag.types import Document
+from dmnrag.data import (
+    ColumnMapping,
+    ReadOptions,
+    ReadReport,
+    RepostCounts,
+    Split,
+    read_documents,
+    read_domain_map,
+    repost_groups,
+    split_documents,
+)
+from dmnrag.data.options import DOMAIN_SEPARATORS, LabelOrder
 
 Files = Annotated[
     list[Path], typer.Argument(help="Files of question-answer pairs, or folders of them.", metavar="FILE...")
@@ -25,8 +35,20 @@ Encoding = Annotated[str | None, typer.Option(help="Default: found from the cont
 Delimiter = Annotated[str | None, typer.Option(help="Default: found from the content.", show_default=False)]
 Sheet = Annotated[str | None, typer.Option(help="Sheet of a workbook. Default: the first with cells.")]
 DomainSeparators = Annotated[str, typer.Option(help="Characters that part the labels in one cell.")]
+DomainMapFile = Annotated[
+    Path | None,
+    typer.Option("--domain-map", help="Table of labels to replace: columns from, to; an empty to drops the label."),
+]
+DomainKindOption = Annotated[str, typer.Option(help="path: labels go general to specific; set: without order.")]
+Mask = Annotated[
+    bool,
+    typer.Option("--mask", help="Markers for phone and identity numbers, e-mail addresses and bank cards."),
+]
 
 SEPARATORS = DOMAIN_SEPARATORS
+
+_REPOSTS_ALWAYS = 50_000
+"""Rows up to which re-posts are looked for without need: 5,000 rows a second."""
 
 
 def column_mapping(
@@ -42,9 +64,37 @@ def column_mapping(
     )
 
 
-def split_rows(documents: list[Document], test_size: float, seed: int) -> Split:
-    """Hold out a share of the rows; re-posts are only looked for when something is held out."""
-    if test_size == 0:
-        return split_documents(documents)
-    groups = repost_groups([d.question for d in documents], ["\n".join(d.answers) for d in documents])
-    return split_documents(documents, test_size, seed, groups=groups)
+def reading_options(
+    encoding: str | None,
+    delimiter: str | None,
+    sheet: str | None,
+    domain_separators: str,
+    domain_map: Path | None,
+    domain_kind: str,
+    mask: bool,
+) -> ReadOptions:
+    """How to read, from the options; a mapping of labels is read from its file here."""
+    return ReadOptions(
+        encoding=encoding,
+        delimiter=delimiter,
+        sheet=sheet,
+        domain_separators=domain_separators,
+        domain_map={} if domain_map is None else read_domain_map(domain_map, domain_separators),
+        domain_kind=cast(LabelOrder, domain_kind),
+        mask=mask,
+    )
+
+
+def read_and_split(
+    files: list[Path], mapping: ColumnMapping, reading: ReadOptions, test_size: float, seed: int
+) -> tuple[Split, ReadReport]:
+    """Documents in two parts, re-posts on one side, and the report with its re-posts.
+
+    Re-posts are looked for when something is held out, and otherwise where that takes seconds.
+    """
+    documents, report = read_documents(files, mapping, options=reading)
+    groups = None
+    if test_size or len(documents) <= _REPOSTS_ALWAYS:
+        groups = repost_groups([d.question for d in documents], [d.answers for d in documents])
+        report = replace(report, reposts=RepostCounts.of(groups))
+    return split_documents(documents, test_size, seed, groups=groups), report

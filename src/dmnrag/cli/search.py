@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from dmnrag._io import write_bytes_atomic
 from dmnrag.cli import options as o
 from dmnrag.cli.console import print_json, talk
 from dmnrag.cli.render import hits_text, search_to_dict
 from dmnrag.data import read_queries
+from dmnrag.data.exchange import write_run
 from dmnrag.errors import ConfigError
 from dmnrag.pipeline import Pipeline
 from dmnrag.retrieval.layers import RetrievalSettings
@@ -62,7 +62,7 @@ def search(
     )
     rankings = pipeline.search(asked, settings)
     if run is not None:
-        write_bytes_atomic(run, trec_run(asked, rankings, settings.layer).encode())
+        write_run(run, {q.query_id: hits for q, hits in zip(asked, rankings, strict=True)}, settings.layer)
         talk(f"wrote {sum(map(len, rankings)):,} lines to {run}")
     for query, hits in zip(asked, rankings, strict=True):
         _show(
@@ -120,13 +120,3 @@ def retrieval_settings(
         candidates=candidates,
         rerank=rerank,
     )
-
-
-def trec_run(queries: list[Query], rankings: list[list[Hit]], tag: str) -> str:
-    """`query_id Q0 doc_id rank score tag` lines."""
-    lines = [
-        f"{query.query_id} Q0 {hit.doc_id} {hit.rank} {hit.score:.9g} {tag}\n"
-        for query, hits in zip(queries, rankings, strict=True)
-        for hit in hits
-    ]
-    return "".join(lines)

@@ -1,7 +1,8 @@
 """Raw cells to clean text.
 
 Nothing is changed that a reader could see: control characters (NUL included) are taken out, lone surrogates
-become U+FFFD, line breaks become a newline, space at the ends goes. Both repairs are counted.
+become U+FFFD, line breaks become a newline, space at the ends goes. Both repairs are counted. Personal data goes
+only where that is asked for (`Masker`).
 """
 
 import json
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dmnrag.errors import DataError
+from dmnrag.text.masking import MASKED_KINDS, mask_personal
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 """Control characters other than tab and line breaks, and the two that are no characters."""
@@ -75,6 +77,23 @@ class CellReader:
         self.lone_surrogates += surrogates
         self.control_characters += controls
         return text.strip()
+
+
+class Masker:
+    """Puts markers in place of personal data where that is wanted, and counts them."""
+
+    def __init__(self, wanted: bool) -> None:
+        self.counts: dict[str, int] | None = dict.fromkeys(MASKED_KINDS, 0) if wanted else None
+        """Markers so far, by kind; None where masking is not wanted."""
+
+    def __call__(self, text: str) -> str:
+        """The text, masked where wanted."""
+        if self.counts is None:
+            return text
+        text, found = mask_personal(text)
+        for kind, n in found.items():
+            self.counts[kind] += n
+        return text
 
 
 def unique(texts: Iterable[str]) -> tuple[str, ...]:

@@ -46,12 +46,13 @@ class ColumnMapping:
         """
         for name in self.names():
             if name not in columns:
-                raise DataError(_missing(name, columns, source))
+                raise DataError(missing_column(name, columns, source))
             if name in repeated:
                 raise DataError(f"{source} has several columns named {name!r}; rename all but one")
 
 
-def _missing(name: str, columns: Sequence[str], source: str) -> str:
+def missing_column(name: str, columns: Sequence[str], source: str) -> str:
+    """Message that a column is not there: suggests the nearest and lists all."""
     near = process.extractOne(name.casefold(), [c.casefold() for c in columns], scorer=fuzz.ratio)
     suggestion = f" Did you mean {columns[near[2]]!r}?" if near and near[1] >= _NEAR_ENOUGH else ""
     shown = ", ".join(repr(c if len(c) <= 40 else c[:40] + "…") for c in columns[:50])

@@ -5,10 +5,12 @@ Big5. Statistical detectors guess Turkish or Korean for short Chinese files, so 
 of tables.
 
 Big5 needs more than "does it decode": nearly every Big5 text is also valid GB18030 and decodes to nonsense.
-So where both decode, the text is Big5 only when GB18030 gives few common characters and Big5 gives more.
+So where both decode, the text is Big5 only when GB18030 gives few common characters or private ones, and Big5
+gives more common ones.
 """
 
 import codecs
+import re
 from dataclasses import dataclass
 
 from rapidfuzz import process
@@ -30,6 +32,9 @@ _FEWEST_NULS = 4
 """Fewer zero bytes are strays in a text of another encoding; a header alone brings more."""
 _COMMON_SHARE = 0.6
 """GB18030 is believed when this share of the non-ASCII text is common in GB 2312 (real text: over 0.9)."""
+
+_PRIVATE_USE = re.compile("[\ue000-\uf8ff]")
+"""Big5's comma and full stop are such characters in GB18030; text that is GB18030 has hardly any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +81,7 @@ def _decode_as(content: bytes, source: str, encoding: str) -> Decoded:
         text = content.decode(encoding)
     except LookupError as error:
         near = process.extractOne(encoding.lower(), ("utf-8", "utf-16", "gb18030", "gbk", "big5"))
-        raise DataError(
-            f"{source}: there is no text encoding {encoding!r}; did you mean {near[0]!r}?"
-        ) from error
+        raise DataError(f"{source}: there is no text encoding {encoding!r}; did you mean {near[0]!r}?") from error
     except UnicodeDecodeError as error:
         raise DataError(_undecodable(source, [error])) from error
     return Decoded(text.removeprefix("\ufeff"), codecs.lookup(encoding).name)
@@ -107,7 +110,7 @@ def _reads_better_as_big5(content: bytes) -> bool:
     sample = content[:_SAMPLE_BYTES]
     sample = sample[: sample.rfind(b"\n") + 1] or sample  # not in the middle of a character
     gb = _common_share(sample, "gb18030", "gb2312", range(0xB0, 0xD8))
-    if gb >= _COMMON_SHARE:
+    if gb >= _COMMON_SHARE and _PRIVATE_USE.search(sample.decode("gb18030", errors="replace")) is None:
         return False
     return _common_share(sample, "big5", "big5", range(0xA4, 0xC7)) > gb
 
@@ -124,8 +127,7 @@ def _common_share(sample: bytes, encoding: str, standard: str, common_leads: ran
 
 def _undecodable(source: str, failures: list[UnicodeDecodeError]) -> str:
     tried = ", ".join(
-        f"{e.encoding} (fails at byte {e.start:,}: 0x{e.object[e.start : e.start + 1].hex() or '--'})"
-        for e in failures
+        f"{e.encoding} (fails at byte {e.start:,}: 0x{e.object[e.start : e.start + 1].hex() or '--'})" for e in failures
     )
     return (
         f"{source}: the bytes are no text in any encoding tried: {tried}. If it is text, repair the bytes"

@@ -34,9 +34,7 @@ def list_files(paths: Sequence[Path]) -> FileList:
         elif not path.exists():
             raise DataError(f"{path} does not exist{_neighbours(path)}")
         elif path.name.startswith(_LOCK_PREFIXES):
-            raise DataError(
-                f"{path} is the lock file of an office program, without data; give the document itself"
-            )
+            raise DataError(f"{path} is the lock file of an office program, without data; give the document itself")
         elif not path.is_file():
             raise DataError(f"{path} is neither a file nor a folder")
         else:
@@ -62,9 +60,7 @@ def _add_folder(folder: Path, found: FileList) -> None:
         else:
             found.files.append(path)
     if len(found.files) == before:
-        raise DataError(
-            f"the folder {folder} holds no file that can be read ({', '.join(sorted(SUFFIXES))}, also .gz)"
-        )
+        raise DataError(f"the folder {folder} holds no file that can be read ({', '.join(sorted(SUFFIXES))}, also .gz)")
 
 
 def _ending(path: Path) -> str:

@@ -77,9 +77,7 @@ def near_pairs(texts: Sequence[str], threshold: float) -> Pairs:
         ConfigError: a threshold not above 0.3 and at most 1; below, banding finds every pair a candidate.
     """
     if not 0.3 < threshold <= 1:
-        raise ConfigError(
-            f"threshold {threshold!r} for near-identical texts: allowed is above 0.3, at most 1"
-        )
+        raise ConfigError(f"threshold {threshold!r} for near-identical texts: allowed is above 0.3, at most 1")
     sets = BigramSets(texts)
     pairs = _candidates(sets, threshold)
     return pairs[sets.jaccard(pairs) >= threshold] if len(pairs) else pairs
@@ -157,9 +155,7 @@ def _minima(codes: Codes, starts: npt.NDArray[np.int64], factor: np.uint32, offs
     return minima
 
 
-def _bucket_pairs(
-    keys: npt.NDArray[np.uint64], members: npt.NDArray[np.int64], n: int
-) -> npt.NDArray[np.int64]:
+def _bucket_pairs(keys: npt.NDArray[np.uint64], members: npt.NDArray[np.int64], n: int) -> npt.NDArray[np.int64]:
     """Pairs of equal keys as left * n + right, left < right: each text with the next `_WINDOW` there."""
     order = np.argsort(keys, kind="stable")
     keys, members = keys[order], members[order]

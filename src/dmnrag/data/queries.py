@@ -33,9 +33,7 @@ def read_queries(path: Path, *, encoding: str | None = None) -> list[Query]:
         where = f"{path}, {'line' if table.format == 'JSON lines' else 'record'} {number:,}"
         query = _query(row, where)
         if query.query_id in queries:
-            raise DataError(
-                f"{where}: query_id {query.query_id!r} stands in {lines[query.query_id]:,} already"
-            )
+            raise DataError(f"{where}: query_id {query.query_id!r} stands in {lines[query.query_id]:,} already")
         queries[query.query_id] = query
         lines[query.query_id] = number
     if not queries:

@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dmnrag.data.cells import CellReader, unique
+from dmnrag.data.cells import CellReader, Masker, unique
 from dmnrag.data.columns import ColumnMapping
 from dmnrag.data.comparable import comparable
-from dmnrag.data.domains import read_domain
+from dmnrag.data.domains import DomainReader
 from dmnrag.data.files import list_files
 from dmnrag.data.formats import open_table
+from dmnrag.data.label_report import label_report
 from dmnrag.data.options import ReadOptions
 from dmnrag.data.report import (
     Dropped,
@@ -30,7 +31,7 @@ from dmnrag.data.report import (
     label_counts,
 )
 from dmnrag.data.tables import Malformed, NumberedRow, Row
-from dmnrag.errors import DataError
+from dmnrag.errors import ConfigError, DataError
 from dmnrag.types import Document
 
 _T = TypeVar("_T")
@@ -47,18 +48,21 @@ def read_documents(
     Args:
         paths: in the order in which their documents are wanted.
         mapping: which column means what, the same for all files.
-        options: encoding, delimiter, sheet and label separators where they are not to be found.
+        options: what is not to be found out, and what is to be done to labels and personal data.
 
     Returns:
         The documents in file order, and the report.
 
     Raises:
+        ConfigError: a mapping of labels, and no domain column.
         DataError: a file that cannot be read, lacks a mapped column or holds no rows; a cell of a kind that
             cannot be text; ids missing or repeated; no document at all.
     """
     options = options or ReadOptions()
+    if options.domain_map and not mapping.domain:
+        raise ConfigError("a domain map is given and no domain column: name the column whose labels it maps")
     listed = list_files(paths)
-    builder = _Builder(mapping, options.domain_separators)
+    builder = _Builder(mapping, options)
     files = []
     for path, prefix in zip(listed.files, _id_prefixes(listed.files), strict=True):
         table = open_table(path, options)
@@ -72,20 +76,19 @@ def read_documents(
     builder.refuse_bad_ids()
     if not builder.documents:
         reasons = "; ".join(f"{d.path}: {len(d.rows):,} rows with {d.reason}" for d in builder.dropped())
-        raise DataError(
-            f"no row gave a document: {reasons}. Check which columns are named as question and answer"
-        )
-    return builder.documents, _report(builder, files, listed.skipped)
+        raise DataError(f"no row gave a document: {reasons}. Check which columns are named as question and answer")
+    return builder.documents, _report(builder, options, files, listed.skipped)
 
 
 class _Builder:
     """Collects documents and dropped rows over all files."""
 
-    def __init__(self, mapping: ColumnMapping, separators: str) -> None:
+    def __init__(self, mapping: ColumnMapping, options: ReadOptions) -> None:
         self.documents: list[Document] = []
         self.cells = CellReader()
+        self.domains = DomainReader(options, self.cells)
+        self.mask = Masker(options.mask)
         self._mapping = mapping
-        self._separators = separators
         self._dropped: dict[tuple[str, str], list[int]] = {}
         self._places: dict[str, str] = {}
         self._repeated: list[str] = []
@@ -97,9 +100,7 @@ class _Builder:
         if isinstance(row, Malformed):
             self._drop(path, row.reason, number)
             return 1
-        question = join_question(
-            [self._cell(row, c, self.cells.text, path, number) for c in self._mapping.question]
-        )
+        question = join_question([self._cell(row, c, self.cells.text, path, number) for c in self._mapping.question])
         answers = unique(
             text for c in self._mapping.answer for text in self._cell(row, c, self.cells.texts, path, number)
         )
@@ -107,10 +108,18 @@ class _Builder:
             reason = NO_ANSWER if question else NO_QUESTION if answers else f"{NO_QUESTION} and {NO_ANSWER}"
             self._drop(path, reason, number)
             return 1
-        domain = read_domain([row.get(c) for c in self._mapping.domain], self._separators, self.cells)
-        metadata = {c: text for c in self._mapping.metadata if (text := self.cells.any_text(row.get(c)))}
-        doc_id = self._doc_id(row, path, prefix, number)
-        self.documents.append(Document(doc_id, question, answers, domain, metadata))
+        labels = [
+            label for c in self._mapping.domain for label in self._cell(row, c, self.domains.labels, path, number)
+        ]
+        self.documents.append(
+            Document(
+                self._doc_id(row, path, prefix, number),
+                self.mask(question),
+                unique(map(self.mask, answers)),
+                self.domains.domain(labels),
+                {c: self.mask(text) for c in self._mapping.metadata if (text := self.cells.any_text(row.get(c)))},
+            )
+        )
         return 1
 
     def dropped(self) -> tuple[Dropped, ...]:
@@ -166,9 +175,7 @@ def join_question(parts: Sequence[str]) -> str:
     return " ".join(
         part
         for i, part in enumerate(kept)
-        if not any(
-            forms[i] in forms[j] and (forms[i] != forms[j] or j < i) for j in range(len(kept)) if j != i
-        )
+        if not any(forms[i] in forms[j] and (forms[i] != forms[j] or j < i) for j in range(len(kept)) if j != i)
     )
 
 
@@ -187,18 +194,21 @@ def _some(places: Sequence[str]) -> str:
     return ", ".join(places[:_LISTED_IN_ERROR]) + more
 
 
-def _report(builder: _Builder, files: list[FileReport], skipped: dict[str, str]) -> ReadReport:
+def _report(builder: _Builder, options: ReadOptions, files: list[FileReport], skipped: dict[str, str]) -> ReadReport:
     documents = builder.documents
+    labels = label_counts(documents)
     return ReadReport(
         files=tuple(files),
         dropped=builder.dropped(),
         n_documents=len(documents),
         exact_duplicates=count_exact_duplicates(documents),
-        labels=label_counts(documents),
+        labels=labels,
         without_label=sum(not document.domain for document in documents),
         question_lengths=LengthQuantiles.of([document.question for document in documents]),
         answer_lengths=LengthQuantiles.of([answer for document in documents for answer in document.answers]),
         control_characters=builder.cells.control_characters,
         lone_surrogates=builder.cells.lone_surrogates,
         skipped_files=skipped,
+        label_work=label_report(builder.domains, options.domain_map, labels),
+        masked=builder.mask.counts,
     )

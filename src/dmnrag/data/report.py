@@ -1,9 +1,11 @@
 """What reading did: the figures of the data card. Plain values; showing them is the command line's work."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dmnrag.data.label_report import LabelReport
 from dmnrag.types import Document
 
 _ROWS_LISTED = 1000
@@ -53,6 +55,28 @@ class LengthQuantiles:
 
 
 @dataclass(frozen=True, slots=True)
+class RepostCounts:
+    """Near-identical posts among the documents (`dmnrag.data.reposts`)."""
+
+    groups: int
+    """Groups of two or more."""
+    rows: int
+    """Documents in them."""
+    largest: int
+    """Documents in the largest; 1 where there is no group."""
+
+    @classmethod
+    def of(cls, group_of_row: Sequence[int]) -> "RepostCounts":
+        """Counts of `repost_groups`' answer."""
+        sizes = [size for size in Counter(group_of_row).values() if size > 1]
+        return cls(len(sizes), sum(sizes), max(sizes, default=1))
+
+    def to_dict(self) -> dict[str, int]:
+        """`{"groups", "rows", "largest"}`."""
+        return {"groups": self.groups, "rows": self.rows, "largest": self.largest}
+
+
+@dataclass(frozen=True, slots=True)
 class ReadReport:
     """Everything that happened between the files and the documents."""
 
@@ -72,6 +96,12 @@ class ReadReport:
     """Replaced by U+FFFD in cells."""
     skipped_files: dict[str, str] = field(default_factory=dict)
     """Files in a given folder that were passed over, and why."""
+    label_work: LabelReport = field(default_factory=LabelReport)
+    """What was done to labels on the way."""
+    masked: dict[str, int] | None = None
+    """Markers put in place of personal data, by kind; None where masking was not asked for."""
+    reposts: RepostCounts | None = None
+    """None where nobody looked: `read_documents` does not, it costs more than reading."""
 
     @property
     def rows_read(self) -> int:
@@ -104,12 +134,15 @@ class ReadReport:
                 for d in self.dropped
             ],
             "exact_duplicates": self.exact_duplicates,
+            "reposts": None if self.reposts is None else self.reposts.to_dict(),
             "labels": dict(self.labels),
             "without_label": self.without_label,
+            **self.label_work.to_dict(),
             "question_characters": self.question_lengths.to_dict(),
             "answer_characters": self.answer_lengths.to_dict(),
             "control_characters_removed": self.control_characters,
             "lone_surrogates_replaced": self.lone_surrogates,
+            "masked": None if self.masked is None else dict(self.masked),
         }
 
 

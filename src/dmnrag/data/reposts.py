@@ -69,9 +69,7 @@ def _links(forms: list[str], rows: npt.NDArray[np.int64], threshold: float) -> n
     first: dict[str, int] = {}
     for position, form in enumerate(forms):
         first.setdefault(form, position)
-    equal = [
-        (rows[first[form]], rows[position]) for position, form in enumerate(forms) if first[form] != position
-    ]
+    equal = [(rows[first[form]], rows[position]) for position, form in enumerate(forms) if first[form] != position]
     distinct = np.array(list(first.values()), np.int64)
     near = near_pairs(list(first), threshold)
     near_rows = rows[distinct[near]] if len(near) else np.empty((0, 2), np.int64)
@@ -83,8 +81,6 @@ def _components(n: int, links: npt.NDArray[np.int64]) -> list[int]:
     from scipy.sparse.csgraph import connected_components
 
     ones = np.ones(len(links), np.int8)
-    _, labels = connected_components(
-        coo_matrix((ones, (links[:, 0], links[:, 1])), shape=(n, n)), directed=False
-    )
+    _, labels = connected_components(coo_matrix((ones, (links[:, 0], links[:, 1])), shape=(n, n)), directed=False)
     numbers: dict[int, int] = {}
     return [numbers.setdefault(int(label), len(numbers)) for label in labels]

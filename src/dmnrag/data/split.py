@@ -69,15 +69,11 @@ def split_documents(
         DataError: the test would hold no row although it should, or the training none.
     """
     if not 0 <= test_size < 1:
-        raise ConfigError(
-            f"test size {test_size!r}: allowed is 0 (no test split) to below 1, as a share of the rows"
-        )
+        raise ConfigError(f"test size {test_size!r}: allowed is 0 (no test split) to below 1, as a share of the rows")
     if groups is None:
         groups = range(len(documents))
     if len(groups) != len(documents):
-        raise ConfigError(
-            f"{len(groups)} group numbers for {len(documents)} documents: one for each is needed"
-        )
+        raise ConfigError(f"{len(groups)} group numbers for {len(documents)} documents: one for each is needed")
     members: dict[int, list[int]] = {}
     for position, group in enumerate(groups):
         members.setdefault(group, []).append(position)
@@ -98,13 +94,13 @@ def split_documents(
 
 def find_leakage(train: Sequence[Document], test: Sequence[Example]) -> Leakage:
     """Training documents with a question or an answer of the test, compared by letters and digits."""
+    if not test:
+        return Leakage((), ())
     questions = {comparable(example.query.text) for example in test}
     answers = {comparable(reference) for example in test for reference in example.references}
     return Leakage(
         by_question=tuple(d.doc_id for d in train if comparable(d.question) in questions),
-        by_answer=tuple(
-            d.doc_id for d in train if any(comparable(answer) in answers for answer in d.answers)
-        ),
+        by_answer=tuple(d.doc_id for d in train if any(comparable(answer) in answers for answer in d.answers)),
     )
 
 

@@ -4,11 +4,13 @@ same-domain@k as DESIGN defines it, best-of-k ROUGE-1 of the documents' answers 
 answer, and, where the corpus names gold documents, recall and MRR.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from typing import Literal
 
 from dmnrag.experiments.systems import Rankings
 from dmnrag.index import Index
-from dmnrag.metrics import retrieval_measures, same_domain_at_k, score_texts
+from dmnrag.metrics import Segmentation, retrieval_measures, same_domain_at_k, score_texts
 from dmnrag.text import tokenize_characters, tokenize_words
 from dmnrag.types import Document, Example, Hit
 
@@ -17,7 +19,7 @@ K = 3
 
 _GOLD_MEASURES = ("recall@3", "MRR@10")
 
-SEGMENTATIONS = {"word": tokenize_words, "character": tokenize_characters}
+SEGMENTATIONS: dict[Segmentation, Callable[[str], list[str]]] = {"word": tokenize_words, "character": tokenize_characters}
 """How ROUGE cuts text; every figure names which."""
 
 Values = dict[str, list[float | None]]
@@ -44,7 +46,7 @@ def _score_system(index: Index, ranked: Sequence[Sequence[Hit]]) -> Values:
 
 
 def _same_domain(
-    index: Index, examples: Sequence[Example], top: Sequence[Sequence[Document]], level: str
+    index: Index, examples: Sequence[Example], top: Sequence[Sequence[Document]], level: Literal["specific", "general"]
 ) -> list[float | None]:
     kind = index.settings.domain_kind
     return [
@@ -54,7 +56,7 @@ def _same_domain(
 
 
 def _best_rouge(
-    examples: Sequence[Example], top: Sequence[Sequence[Document]], segmentation: str
+    examples: Sequence[Example], top: Sequence[Sequence[Document]], segmentation: Segmentation
 ) -> list[float | None]:
     tokenize = SEGMENTATIONS[segmentation]
     pairs = [

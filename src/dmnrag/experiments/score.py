@@ -36,9 +36,7 @@ _Columns = dict[str, list[float | None]]
 _LISTED_IN_ERROR = 5
 
 
-def score_systems(
-    answers: Mapping[str, Mapping[str, str]], gold: Sequence[Example], *, seed: int = 0
-) -> Evaluation:
+def score_systems(answers: Mapping[str, Mapping[str, str]], gold: Sequence[Example], *, seed: int = 0) -> Evaluation:
     """Score each system's answers and compare each pair of systems on the same questions.
 
     A question that a system did not answer scores 0 in every ROUGE; how many these are is the metric
@@ -127,9 +125,7 @@ def _check(answers: Mapping[str, Mapping[str, str]], gold: Sequence[Example]) ->
         raise DataError("there are no questions with right answers to score by")
     known = {example.query.query_id for example in gold}
     if len(known) < len(gold):
-        raise DataError(
-            f"{len(gold)} gold rows have only {len(known)} different query_ids; each must be unique"
-        )
+        raise DataError(f"{len(gold)} gold rows have only {len(known)} different query_ids; each must be unique")
     for name, by_id in answers.items():
         unknown = [query_id for query_id in by_id if query_id not in known]
         if unknown:

@@ -115,7 +115,7 @@ class FakeGenerator:
         text = TextStream((*prompt.stop, *settings.stop))
         reason: FinishReason = "length" if len(tokens) > settings.max_tokens else "stop"
         used = 0
-        for token in tokens[: settings.max_tokens]:
+        for _ in tokens[: settings.max_tokens]:
             if cancelled():
                 reason = "cancelled"
                 break

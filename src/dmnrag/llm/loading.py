@@ -38,6 +38,7 @@ def load_causal_lm(name: str, *, device: str | None = None, dtype: str | None = 
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     wanted = dtype or ("float32" if chosen == "cpu" else "auto")
     arguments = {"trust_remote_code": False}
+    damaged = require("safetensors", "llm").SafetensorError
     try:
         with _quiet(transformers):
             tokenizer = transformers.AutoTokenizer.from_pretrained(source, padding_side="left", **arguments)
@@ -45,7 +46,7 @@ def load_causal_lm(name: str, *, device: str | None = None, dtype: str | None = 
                 source, dtype=wanted, use_safetensors=True, **arguments
             )
         return model.to(chosen).eval(), tokenizer
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, damaged) as error:
         raise ConfigError(f"model {name!r} cannot be loaded: {_first_line(error)}. {_HINT}") from error
 
 

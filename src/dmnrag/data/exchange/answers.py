@@ -19,9 +19,7 @@ from dmnrag.types import Example, Query
 
 _KEYS = ("query_id", "answer", "question", "domain", "references", "cluster")
 _ANSWER_ROWS = '{"query_id": "..", "answer": ".."}'
-_GOLD_ROWS = (
-    '{"query_id": "..", "question": "..", "domain": [..], "references": [..]}, domain may be left out'
-)
+_GOLD_ROWS = '{"query_id": "..", "question": "..", "domain": [..], "references": [..]}, domain may be left out'
 
 
 def read_answers(path: Path) -> dict[str, str]:
@@ -51,9 +49,7 @@ def read_gold(path: Path) -> list[Example]:
         query_id = _new_id(row, where, examples)
         references = texts_at(row, "references", where)
         if not references or not all(text.strip() for text in references):
-            raise DataError(
-                f"{where}: 'references' is {list(references)!r}; at least one right answer is needed"
-            )
+            raise DataError(f"{where}: 'references' is {list(references)!r}; at least one right answer is needed")
         domain = texts_at(row, "domain", where) if row.get("domain") is not None else ()
         cluster = id_at(row, "cluster", where) if row.get("cluster") is not None else ""
         question = text_at(row, "question", where)
@@ -62,7 +58,12 @@ def read_gold(path: Path) -> list[Example]:
 
 
 def _rows(path: Path, rows_are: str) -> Iterator[tuple[str, Row]]:
-    table = open_table(path, ReadOptions())
+    try:
+        table = open_table(path, ReadOptions())
+    except DataError:
+        raise
+    except ValueError as error:  # a whole number of more digits than Python converts
+        raise DataError(f"{path}: not usable JSON ({error})") from error
     if not table.format.startswith("JSON"):
         raise DataError(f"{path} is {table.format}; JSON lines are needed: {rows_are}")
     number = 0

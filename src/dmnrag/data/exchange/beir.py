@@ -56,16 +56,12 @@ def read_beir(folder: Path, split: str = "test") -> BeirCollection:
         splits = ", ".join(sorted(p.stem for p in (folder / "qrels").glob("*.tsv"))) or "none"
         raise DataError(f"{folder} has no qrels/{split}.tsv; splits there are: {splits}")
     qrels = _read_tsv(path)
-    documents = _unique(
-        (_document(w, row) for w, row in json_objects(folder / "corpus.jsonl")), "corpus.jsonl"
-    )
+    documents = _unique((_document(w, row) for w, row in json_objects(folder / "corpus.jsonl")), "corpus.jsonl")
     queries = _unique((_query(w, row) for w, row in json_objects(folder / "queries.jsonl")), "queries.jsonl")
     _refuse_unasked(qrels, queries)
     judged = dict.fromkeys(doc_id for relevance_of in qrels.values() for doc_id in relevance_of)
     absent = tuple(doc_id for doc_id in judged if doc_id not in documents)
-    return BeirCollection(
-        list(documents.values()), [q for q in queries.values() if q.query_id in qrels], qrels, absent
-    )
+    return BeirCollection(list(documents.values()), [q for q in queries.values() if q.query_id in qrels], qrels, absent)
 
 
 def write_beir(
@@ -127,9 +123,7 @@ def _three_cells(line: str, where: str) -> list[str]:
     except csv.Error as error:
         raise DataError(f"{where}: {error}") from error
     if len(cells) != 3 or not all(cell.strip() for cell in cells):
-        raise DataError(
-            f"{where}: found {cells!r:.80}; 3 cells with a tab between are needed: {', '.join(_HEADER)}"
-        )
+        raise DataError(f"{where}: found {cells!r:.80}; 3 cells with a tab between are needed: {', '.join(_HEADER)}")
     return cells
 
 
@@ -152,11 +146,7 @@ def _document(where: str, row: Mapping[str, Any]) -> tuple[str, str, Document]:
     domain = _take_domain(metadata, where)
     answers: tuple[str, ...] = (text,) if text else ()
     listed = metadata.get("answers")
-    if (
-        isinstance(listed, list)
-        and all(isinstance(a, str) for a in listed)
-        and _SEPARATOR.join(listed) == text
-    ):
+    if isinstance(listed, list) and all(isinstance(a, str) for a in listed) and _SEPARATOR.join(listed) == text:
         answers = tuple(metadata.pop("answers"))
     columns = {key: _as_text(value) for key, value in metadata.items() if value is not None}
     return where, doc_id, Document(doc_id, title, answers, domain, columns)
@@ -182,9 +172,7 @@ def _metadata(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _take_domain(metadata: dict[str, Any], where: str) -> Domain:
     value = metadata.pop("domain", None) or []
-    labels = texts_at(
-        {"domain": [value] if isinstance(value, str) else value}, "domain", f"{where}, metadata"
-    )
+    labels = texts_at({"domain": [value] if isinstance(value, str) else value}, "domain", f"{where}, metadata")
     return tuple(dict.fromkeys(labels))
 
 

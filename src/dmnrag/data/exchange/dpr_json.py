@@ -81,9 +81,7 @@ class DprInstance:
             if isinstance(value, str):
                 raise DataError(f"{name!r} is the text {value[:40]!r}; a list is needed")
         if not self.positive_ctxs:
-            raise DataError(
-                "'positive_ctxs' is empty; nothing can be learnt without a right passage: leave it out"
-            )
+            raise DataError("'positive_ctxs' is empty; nothing can be learnt without a right passage: leave it out")
         _refuse_known(self.extra, _INSTANCE_KEYS)
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,9 +144,7 @@ def _checked_instance(value: Any, where: str) -> DprInstance:
         raise DataError(f"{where}: an object is needed, found {type(value).__name__}")
     missing = [key for key in ("question", "answers", *_LISTS) if key not in value]
     if missing:
-        raise DataError(
-            f"{where}: no {', '.join(map(repr, missing))}; its keys are {', '.join(map(repr, value))}"
-        )
+        raise DataError(f"{where}: no {', '.join(map(repr, missing))}; its keys are {', '.join(map(repr, value))}")
     question, answers = text_at(value, "question", where), texts_at(value, "answers", where)
     domain = texts_at(value, "domain", where) if "domain" in value else ()
     positive, negative, hard = (_contexts(value[name], f"{where}, {name!r}") for name in _LISTS)

@@ -72,9 +72,7 @@ def parse_json(text: str, where: str) -> Any:
         value = json.loads(text)
         surrogates = json.dumps(value, ensure_ascii=False) if _SURROGATE_ESCAPE.search(text) else ""
     except json.JSONDecodeError as error:
-        raise DataError(
-            f"{where}: not JSON ({error.msg}, line {error.lineno} column {error.colno})"
-        ) from error
+        raise DataError(f"{where}: not JSON ({error.msg}, line {error.lineno} column {error.colno})") from error
     except RecursionError as error:
         raise DataError(f"{where}: JSON nested too deeply to be read") from error
     except ValueError as error:  # a whole number of more digits than Python converts

@@ -67,9 +67,7 @@ def read_run(path: Path) -> dict[str, list[Hit]]:
         columns = line.split()
         where = f"{path}, line {number:,}"
         if len(columns) != 6:
-            raise DataError(
-                f"{where}: {len(columns)} columns; a run has 6: query_id Q0 doc_id rank score tag"
-            )
+            raise DataError(f"{where}: {len(columns)} columns; a run has 6: query_id Q0 doc_id rank score tag")
         query_id, _, doc_id, rank, score, _ = columns
         if not _WHOLE_NUMBER.fullmatch(rank):
             raise DataError(f"{where}: rank {rank!r} is no whole number")
@@ -162,8 +160,7 @@ class _Lines(dict[str, dict[str, tuple[int, _T]]]):
         of_query = self.setdefault(query_id, {})
         if doc_id in of_query:
             raise DataError(
-                f"{where}: document {doc_id!r} stands in line {of_query[doc_id][0]:,} for query"
-                f" {query_id!r} already"
+                f"{where}: document {doc_id!r} stands in line {of_query[doc_id][0]:,} for query {query_id!r} already"
             )
         of_query[doc_id] = (number, value)
 
@@ -182,9 +179,7 @@ def _ranked(scores: Mapping[str, float]) -> list[Hit]:
 
 def _check_id(text: str, name: str, where: str) -> None:
     if not text or _UNUSABLE_IN_ID.search(text):
-        raise DataError(
-            f"{where}: {name} {text!r} cannot stand in a TREC file, where an id is one word without spaces"
-        )
+        raise DataError(f"{where}: {name} {text!r} cannot stand in a TREC file, where an id is one word without spaces")
 
 
 def _check_ranking(hits: Sequence[Hit], where: str) -> None:
@@ -192,9 +187,7 @@ def _check_ranking(hits: Sequence[Hit], where: str) -> None:
     for position, hit in enumerate(hits, start=1):
         _check_id(hit.doc_id, "doc_id", where)
         if hit.rank != position:
-            raise DataError(
-                f"{where}: the hit at place {position} has rank {hit.rank}; ranks are 1, 2, 3, ..."
-            )
+            raise DataError(f"{where}: the hit at place {position} has rank {hit.rank}; ranks are 1, 2, 3, ...")
         if hit.doc_id in seen:
             raise DataError(f"{where}: document {hit.doc_id!r} stands in the ranking twice")
         seen.add(hit.doc_id)

@@ -31,9 +31,7 @@ def read_delimited(source: Source, options: ReadOptions) -> Table:
     delimiter = options.delimiter or find_delimiter(text)
     quoting = _quoting(text, delimiter)
     numbered = _parse(text, delimiter, quoting, source.name)
-    header_number, header = next(
-        ((n, cells) for n, cells in numbered if any(c.strip() for c in cells)), (0, [])
-    )
+    header_number, header = next(((n, cells) for n, cells in numbered if any(c.strip() for c in cells)), (0, []))
     if not header:
         raise DataError(f"{source.name} is empty: a header row and at least one row below it are needed")
     columns, repeated = named_columns(header)
@@ -48,9 +46,7 @@ def find_delimiter(text: str) -> str:
     best, best_score = ",", 0.0
     for delimiter in _DELIMITERS:
         try:
-            rows = list(
-                islice(_reader(text[:_SAMPLE_CHARACTERS], delimiter, csv.QUOTE_MINIMAL), _SAMPLE_ROWS + 1)
-            )
+            rows = list(islice(_reader(text[:_SAMPLE_CHARACTERS], delimiter, csv.QUOTE_MINIMAL), _SAMPLE_ROWS + 1))
         except csv.Error:
             continue
         widths = [len(cells) for cells in rows if cells]
@@ -105,9 +101,7 @@ def _parse(text: str, delimiter: str, quoting: int, name: str) -> Iterator[tuple
 
 def _broken(name: str, number: int, reason: str) -> str:
     if "unexpected end" in reason:
-        what = (
-            "a quote is opened in this row and never closed, so that the rest of the file would be one cell"
-        )
+        what = "a quote is opened in this row and never closed, so that the rest of the file would be one cell"
     elif "expected after" in reason:
         what = "a closing quote is followed by more text; quotes within a quoted cell must be doubled"
     else:

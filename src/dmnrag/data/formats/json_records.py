@@ -44,9 +44,7 @@ def read_json(source: Source, options: ReadOptions) -> Table:
         cut = "" if whole else "; the file does not end with a bracket: it may have been cut short"
         raise DataError(f"{source.name}, {where}: not JSON: {error.msg}{cut}") from error
     except RecursionError as error:
-        raise DataError(
-            f"{source.name}: JSON nested too deeply to be read; records are objects of texts"
-        ) from error
+        raise DataError(f"{source.name}: JSON nested too deeply to be read; records are objects of texts") from error
     records, key = _records(document, source.name)
     if key:
         facts["records_under"] = key
@@ -71,9 +69,7 @@ def _lines(text: str, name: str) -> Iterator[NumberedRow]:
         try:
             yield number, _row(json.loads(line, strict=False))
         except json.JSONDecodeError as error:
-            raise DataError(
-                f"{name}, line {number:,}: not JSON ({error.msg} at column {error.colno})"
-            ) from error
+            raise DataError(f"{name}, line {number:,}: not JSON ({error.msg} at column {error.colno})") from error
         except RecursionError as error:
             raise DataError(f"{name}, line {number:,}: JSON nested too deeply to be read") from error
 
@@ -99,9 +95,7 @@ def _records(document: Any, name: str) -> tuple[list[Any], str]:
         raise DataError(f"{name}: a JSON array of objects is needed, found {type(document).__name__}")
     lists = [key for key, value in document.items() if isinstance(value, list) and _mostly_objects(value)]
     if len(lists) > 1:
-        raise DataError(
-            f"{name}: records stand under several keys ({', '.join(lists)}); make one file of each"
-        )
+        raise DataError(f"{name}: records stand under several keys ({', '.join(lists)}); make one file of each")
     if lists:
         return document[lists[0]], lists[0]
     values = list(document.values())

@@ -23,9 +23,7 @@ def read_parquet(source: Source, options: ReadOptions) -> Table:
         facts = {"row_groups": str(file.num_row_groups)}
         return Table("Parquet", columns, _rows(file, columns, source.name), facts, repeated)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{source.name} is a damaged Parquet file ({error}); fetch or write it again"
-        ) from error
+        raise DataError(f"{source.name} is a damaged Parquet file ({error}); fetch or write it again") from error
 
 
 def _rows(file: Any, columns: tuple[str, ...], name: str) -> Iterator[NumberedRow]:
@@ -39,6 +37,4 @@ def _rows(file: Any, columns: tuple[str, ...], name: str) -> Iterator[NumberedRo
                 number += 1
                 yield number, dict(zip(columns, row, strict=True))
     except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{name}, after row {number:,}: damaged Parquet file ({error}); write it again"
-        ) from error
+        raise DataError(f"{name}, after row {number:,}: damaged Parquet file ({error}); write it again") from error

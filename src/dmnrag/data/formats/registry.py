@@ -91,9 +91,7 @@ def open_table(path: Path, options: ReadOptions) -> Table:
 def _read(source: Source, options: ReadOptions) -> Table:
     for magic, kind in _REFUSED:
         if source.content.startswith(magic):
-            raise DataError(
-                f"{source.name} is {kind}, which is not read; save its rows as CSV, JSONL or XLSX"
-            )
+            raise DataError(f"{source.name} is {kind}, which is not read; save its rows as CSV, JSONL or XLSX")
     for magic, reader in _BINARY:
         if source.content.startswith(magic):
             return reader(source, options)

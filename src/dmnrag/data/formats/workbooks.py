@@ -72,9 +72,7 @@ def _refuse_bomb(source: Source) -> None:
         with zipfile.ZipFile(io.BytesIO(source.content)) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise DataError(
-            f"{source.name} is a damaged workbook or zip file ({error}); fetch it again"
-        ) from error
+        raise DataError(f"{source.name} is a damaged workbook or zip file ({error}); fetch it again") from error
     limit = allowed_size(len(source.content))
     if unpacked > limit:
         raise DataError(

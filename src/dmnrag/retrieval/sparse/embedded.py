@@ -9,6 +9,7 @@ To add another BM25 backend, fulfil `SparseIndex` and pass `dmnrag.testing.spars
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,7 @@ class _Part:
     """Global ordinals of its documents."""
 
 
-@dataclass(frozen=True, slots=True)
-class _QueryTerm:
+class _QueryTerm(NamedTuple):
     """A term of a query that some live document has."""
 
     weight: float
@@ -122,7 +122,7 @@ class EmbeddedSparseIndex:
     def _document_frequency(self, lists: Sequence[Lists | None]) -> int:
         """Live documents that have a term."""
         if self._live is None:
-            return sum(len(found[0]) for found in lists if found is not None)
+            return sum([len(found[0]) for found in lists if found is not None])
         return sum(
             int(np.count_nonzero(self._live[part.span][found[0]]))
             for part, found in zip(self._parts, lists, strict=True)

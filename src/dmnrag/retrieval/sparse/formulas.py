@@ -32,7 +32,7 @@ def length_factor(lengths: Integers, average_length: float, k1: float, b: float)
     return factors
 
 
-def term_score(weighted_idf: float, frequencies: Integers, length_factors: Floats, k1: float) -> Floats:
+def term_score(weighted_idf: float | Floats, frequencies: Integers, length_factors: Floats, k1: float) -> Floats:
     """One term's summand of eq. 2 in each document; `weighted_idf` is IDF(t) times t's count in the query.
 
     It is below `weighted_idf * (k1 + 1)` however often the term occurs.

@@ -75,16 +75,19 @@ class TermList:
 
     def find_all(self, terms: Sequence[bytes]) -> list[int | None]:
         """Number of each term; None where it is not among them."""
-        keys = np.array([int.from_bytes(term[:_PREFIX].ljust(_PREFIX, b"\0")) for term in terms], np.uint64)
-        starts = np.searchsorted(self.prefixes, keys).tolist()
-        ends = np.searchsorted(self.prefixes, keys, side="right").tolist()
-        return [self._find(term, s, e) for term, s, e in zip(terms, starts, ends, strict=True)]
+        keys = [int.from_bytes(term[:_PREFIX].ljust(_PREFIX, b"\0")) for term in terms]
+        starts = np.searchsorted(self.prefixes, np.array(keys, np.uint64)).tolist()
+        return [self._find(term, key, start) for term, key, start in zip(terms, keys, starts, strict=True)]
 
-    def _find(self, term: bytes, start: int, end: int) -> int | None:
-        """Number of a term among those from start to end - 1, which share its first bytes."""
-        if end - start > 1:
-            start = bisect_left(range(len(self)), term, start, end, key=self.__getitem__)
-        return start if start < end and self[start] == term else None
+    def _find(self, term: bytes, key: int, start: int) -> int | None:
+        """Number of a term, which is `start` or among the next ones with the same prefix."""
+        if start == len(self):
+            return None
+        if self[start] == term:
+            return start
+        end = int(np.searchsorted(self.prefixes, np.uint64(key), side="right"))
+        number = bisect_left(range(len(self)), term, start, end, key=self.__getitem__)
+        return number if number < end and self[number] == term else None
 
 
 def term_prefixes(content: Array, offsets: Array) -> npt.NDArray[np.uint64]:

@@ -1,0 +1,39 @@
+"""Runs the command as a person does: arguments in; exit code, stdout and stderr out."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from dmnrag.cli.main import run
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run of the command gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+RunCli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCli:
+    """`run_cli("info", folder)`: the entry point in this process, so that faults can be put in."""
+
+    def _run(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["dmnrag", *map(str, arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            run()
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return _run
