@@ -167,9 +167,7 @@ def measure_memory(data: Collection, segmenter: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "dmnrag" / "benchmarks")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--questions", type=int, default=500, help="questions timed in each pair")

@@ -1,24 +1,11 @@
 """Runs the command as a person does: arguments in; exit code, stdout and stderr out."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
+from cli_runner import Outcome, RunCli
 
 from dmnrag.cli.main import run
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one run of the command gave."""
-
-    code: int
-    out: str
-    err: str
-
-
-RunCli = Callable[..., Outcome]
 
 
 @pytest.fixture

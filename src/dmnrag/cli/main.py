@@ -12,7 +12,7 @@ import typer
 from dmnrag import __version__
 from dmnrag.cli import ask, demo, doctor, evaluate, index, info, score, search
 from dmnrag.cli.console import talk
-from dmnrag.errors import ConfigError, DmnragError, QueryError
+from dmnrag.errors import ConfigError, DmnragError, PromptError, QueryError
 
 _FAILED, _WRONG_USE, _INTERRUPTED = 1, 2, 130
 
@@ -50,7 +50,7 @@ def run() -> None:
         app()
     except DmnragError as error:
         talk(f"error: {error}")
-        sys.exit(_WRONG_USE if isinstance(error, ConfigError | QueryError) else _FAILED)
+        sys.exit(_WRONG_USE if isinstance(error, ConfigError | PromptError | QueryError) else _FAILED)
     except KeyboardInterrupt:
         talk("interrupted")
         sys.exit(_INTERRUPTED)

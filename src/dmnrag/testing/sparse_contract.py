@@ -49,12 +49,8 @@ def reference_scores(
     terms_of = {}
     for document in documents:
         labels = document.domain if use.in_document else ()
-        terms_of[document.doc_id] = Counter(
-            " ".join([searched_text(document, indexed_text), *labels]).split()
-        )
-    average = (
-        sum(c.total() for c in terms_of.values()) / max(len(documents), 1) or 1.0
-    )  # nothing to score then
+        terms_of[document.doc_id] = Counter(" ".join([searched_text(document, indexed_text), *labels]).split())
+    average = sum(c.total() for c in terms_of.values()) / max(len(documents), 1) or 1.0  # nothing to score then
     weights: dict[str, float] = dict(Counter(query.text.split()))
     for term in " ".join(query.domain).split() if use.in_query else ():
         weights[term] = weights.get(term, 0) + use.weight

@@ -22,7 +22,7 @@ _IGNORED = re.compile(
     "]"
 )
 
-_COMMON_WIDE = tuple(zip("，！？：；（）…", (*",!?:;()", "..."), strict=True))
+_COMMON_WIDE = tuple(zip("，！？：；（）…\xa0", (*",!?:;()", "...", " "), strict=True))
 """NFKC of what nearly every Chinese text holds. Replacing it first leaves most texts with nothing for
 NFKC to change, which its quick check sees; the full pass costs 50 times as much."""
 

@@ -94,9 +94,7 @@ class NgramEncoder:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Every distinct term once."""
-        # NFKC makes a space of a no-break space; doing so first saves its full pass, a third of the whole
-        # build, on corpora taken from web pages, where every text may begin with one.
-        cleaned = [normalise(text.replace("\xa0", " ")) for text in texts]
+        cleaned = [normalise(text) for text in texts]
         if self._simplify:
             cleaned = [to_simplified(text) for text in cleaned]
         # A separator after each text keeps its last character apart from the next one's first.

@@ -1,0 +1,1 @@
+"""Retrieval: a sparse layer, a dense layer, and how they answer together."""

@@ -1,0 +1,1 @@
+"""Public test tools: contract suites that every back end passes, and small fakes of models."""
