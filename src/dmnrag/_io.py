@@ -1,23 +1,45 @@
-"""Files that survive a crash: atomic writes, one writer at a time, JSON lines.
+"""Files that survive a crash: atomic writes, one writer at a time, JSON lines, the system's errors in words.
 
-Every step that makes data durable goes through `fsync_path` and `rename`, so that tests can stop
-the program at each of them (`FAULT_HOOK`).
+Every step that changes a disk calls `fault_point` before it, so that tests can stop the program or
+make the disk fail at each of them (`FAULT_HOOK`).
 """
 
+import errno
 import json
 import os
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from dmnrag.errors import DataError, IndexLockedError
 
 FAULT_HOOK: Callable[[str, Path], None] | None = None
-"""Called with ("fsync" | "rename" | "write", path) before the step is done; tests replace it."""
+"""Called with ("write" | "fsync" | "rename" | "delete" | "lock", path) before the step is done; tests replace it."""
+
+_NO_HARD_LINKS = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+)
+"""What systems answer where a file cannot get a second name."""
+
+_LOCK_TRIES, _LOCK_PAUSE_S = 5, 0.02
+"""`lock_holder` holds the lock for an instant to look at it; a writer that meets it there tries again."""
+
+_WORDS = {
+    errno.ENOSPC: "no space left on the disk; free some, then try again",
+    errno.EDQUOT: "the disk quota is used up; free some space, then try again",
+    errno.EFBIG: "the file would be larger than allowed; raise the limit (ulimit -f), then try again",
+    errno.EROFS: "the file system is read-only; mount it writable or name another folder",
+    errno.EACCES: "no permission; change the owner or the rights of the folder, or name another one",
+    errno.EPERM: "the operation is not permitted; change the owner or the rights of the folder, or name another one",
+    errno.EIO: "the disk reports an input/output error; check it before you go on",
+    errno.EMFILE: "too many open files; raise the limit (ulimit -n), then try again",
+}
+"""What the system's error numbers mean for a person, and what to do."""
 
 
 def fault_point(step: str, path: Path) -> None:
@@ -81,9 +103,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})"
-                ) from error
+                raise DataError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from error
             if not isinstance(row, dict):
                 raise DataError(f"{path}, line {number}: a JSON object is needed, found {type(row).__name__}")
             yield row
@@ -91,10 +111,28 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 def link_or_copy(source: Path, target: Path) -> None:
     """Share an immutable file between folders; copies where the file system has no hard links."""
+    fault_point("write", target)
     try:
         os.link(source, target)
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
         shutil.copy2(source, target)
+        fsync_path(target)
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a folder that nobody needs; what cannot be deleted now stays for the next one who tries."""
+    with suppress(OSError):
+        fault_point("delete", folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def describe_os_error(error: OSError) -> str:
+    """The file, what the system says of it, and what to do, in one line."""
+    words = _WORDS.get(error.errno or 0) or error.strerror or str(error) or type(error).__name__
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return ": ".join((" to ".join(names), words)) if names else words
 
 
 @contextmanager
@@ -107,25 +145,51 @@ def writer_lock(folder: Path) -> Iterator[None]:
     path = folder / "lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not _try_lock(descriptor):
-            holder = path.read_text(encoding="utf-8", errors="replace").strip() or "an unknown process"
-            raise IndexLockedError(
-                f"{folder} is being written by {holder}; wait until it ends, then try again"
-            )
+        if not _lock(descriptor):
+            raise IndexLockedError(f"{folder} is being written by {_named(path)}; wait until it ends, then try again")
         os.ftruncate(descriptor, 0)
         command = " ".join(Path(part).name if i == 0 else part for i, part in enumerate(sys.argv[:3]))
+        fault_point("lock", path)
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()} ({command})".encode(), 0)
-        yield
-        os.ftruncate(descriptor, 0)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def lock_holder(folder: Path) -> str | None:
+    """Who writes in `folder` at this moment; None where nobody does."""
+    path = folder / "lock"
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try_lock(descriptor, exclusive=False) else _named(path)
+    finally:
+        os.close(descriptor)
+
+
+def _named(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace").strip() or "an unknown process"
+
+
+def _lock(descriptor: int) -> bool:
+    for _ in range(_LOCK_TRIES - 1):
+        if _try_lock(descriptor):
+            return True
+        time.sleep(_LOCK_PAUSE_S)
+    return _try_lock(descriptor)
+
+
+def _try_lock(descriptor: int, *, exclusive: bool = True) -> bool:
     import fcntl
 
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

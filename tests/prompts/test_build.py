@@ -68,9 +68,8 @@ def test_a_document_cannot_leave_its_fence() -> None:
 def test_base_prompt_puts_the_domain_before_or_behind_the_question_and_stops_at_the_next_one() -> None:
     front = build_prompt(BASE, "front", QUERY, DOCUMENTS, count=characters)
     rear = build_prompt(BASE, "rear", QUERY, DOCUMENTS, count=characters)
-    assert front.user.index("领域：") < front.user.index("问题：")
-    assert rear.user.index("领域：") > rear.user.index("问题：")
-    assert front.user.endswith("回答：")
+    assert front.user.endswith("\n\n领域：内科，心血管内科\n问题：血压高怎么办？\n回答：")
+    assert rear.user.endswith("\n\n问题：血压高怎么办？\n领域：内科，心血管内科\n回答：")
     assert {"\n\n", "\n问：", "\n问题："} <= set(front.stop)
 
 
@@ -172,8 +171,4 @@ def test_the_result_always_fits_and_keeps_question_and_domain_whole(
     assert not any(excerpt.cut for excerpt in prompt.excerpts[:-1])
     whole = build_prompt(template, "front", query, documents, count=characters)
     for shown, full in zip(prompt.excerpts, whole.excerpts, strict=False):
-        assert (
-            full.text.startswith(shown.text)
-            if name != "paper"
-            else full.text[: len(shown.text)] == shown.text
-        )
+        assert full.text.startswith(shown.text) if name != "paper" else full.text[: len(shown.text)] == shown.text

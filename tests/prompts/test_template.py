@@ -62,9 +62,7 @@ def test_all_key_faults_are_named_at_once(tmp_path: Path) -> None:
 
 def test_all_place_faults_are_named_at_once() -> None:
     with pytest.raises(PromptError) as caught:
-        Template(
-            "x", "{question}{documents}", "{domain}{qestion}{documents}", "{question}{domain}", "{number}"
-        )
+        Template("x", "{question}{documents}", "{domain}{qestion}{documents}", "{question}{domain}", "{number}")
     message = str(caught.value)
     for part in (
         "front: missing {domain}",
@@ -82,9 +80,7 @@ def test_a_place_that_stands_twice_is_refused() -> None:
         Template("x", WITH_DOMAIN, WITH_DOMAIN, "{question}{question}{documents}", "{answers}")
 
 
-@pytest.mark.parametrize(
-    "pattern", ["{question", "{question!r}{documents}", "{question:>9}{documents}", "{}", "{a.b}"]
-)
+@pytest.mark.parametrize("pattern", ["{question", "{question!r}{documents}", "{question:>9}{documents}", "{}", "{a.b}"])
 def test_anything_but_a_plain_name_in_braces_is_refused(pattern: str) -> None:
     with pytest.raises(PromptError, match="braces"):
         Template("x", "{domain}{question}{documents}", "{domain}{question}{documents}", pattern, "{answers}")

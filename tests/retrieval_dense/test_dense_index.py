@@ -83,6 +83,16 @@ def test_copies_score_alike_wherever_they_stand(tmp_path: Path) -> None:
     assert len({hit.score for h in hits for hit in h}) == 1
 
 
+def test_score_of_a_row_does_not_depend_on_the_others() -> None:
+    """To the last digit, for any number of rows: BLAS does not promise that."""
+    random = np.random.default_rng(3)
+    vectors = random.standard_normal((67, 384)).astype(np.float32)
+    query = random.standard_normal(384).astype(np.float32)
+    together = nearest.inner_products(query, vectors)
+    for n in (1, 2, 3, 5, 9, 33):
+        np.testing.assert_array_equal(nearest.inner_products(query, vectors[67 - n :]), together[67 - n :])
+
+
 def test_graph_with_a_filter_walks_and_finds_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond `_FEW_ROWS` rows a filter is handed to the graph; nearly all of the best 5 are found."""
     monkeypatch.setattr(store, "_FEW_ROWS", 10)

@@ -1,6 +1,5 @@
 """`dmnrag ask`: a question, its answer, and the documents it rests on."""
 
-
 import typer
 
 from dmnrag.cli import options as o
@@ -44,17 +43,11 @@ def ask(
 ) -> None:
     """Answer a question from the index, with the domain in retrieval and in the prompt."""
     if llm is None:
-        raise ConfigError(
-            "--llm is missing: builtin (small and weak), openai:MODEL@URL, a transformers name or folder"
-        )
+        raise ConfigError("--llm is missing: builtin (small and weak), openai:MODEL@URL, a transformers name or folder")
     searcher = open_pipeline(folder, rerank)
     settings = AskSettings(
-        retrieval=retrieval_settings(
-            searcher, layer, k, candidates, domain_filter, domain_weight, rerank is not None
-        ),
-        generation=o.generation_settings(
-            max_tokens, temperature, top_k, top_p, repetition_penalty, stop, seed
-        ),
+        retrieval=retrieval_settings(searcher, layer, k, candidates, domain_filter, domain_weight, rerank is not None),
+        generation=o.generation_settings(max_tokens, temperature, top_k, top_p, repetition_penalty, stop, seed),
         domain_weight=domain_weight,
     )
     resolved = searcher.resolve(o.domain_given(domain), allow_unknown=allow_unknown_domain)

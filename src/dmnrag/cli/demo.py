@@ -27,9 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     corpus: Annotated[str, typer.Argument(help=f"Sample corpus: {', '.join(SAMPLES)}.")] = "medical",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to write. Default: demo-CORPUS.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write. Default: demo-CORPUS.", show_default=False)] = None,
 ) -> None:
     """Index a bundled corpus, search it every way, answer with the built-in LLM, and score it all."""
     if corpus not in SAMPLES:

@@ -57,9 +57,7 @@ def _check(check: str, ok: bool, found: str, cure: str = "", *, required: bool =
 
 
 def _python() -> dict[str, Any]:
-    return _check(
-        "Python", sys.version_info >= (3, 11), platform.python_version(), "use 3.11 or newer", required=True
-    )
+    return _check("Python", sys.version_info >= (3, 11), platform.python_version(), "use 3.11 or newer", required=True)
 
 
 def _extra(extra: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dmnrag.cli import options as o
 from dmnrag.cli import reading as r
 from dmnrag.cli.console import print_json, progress, talk
 from dmnrag.cli.data_card import data_card_text
+from dmnrag.cli.reading_beir import is_beir
 from dmnrag.data import ReadReport, Split
 from dmnrag.index import BuildReport, IndexSettings, build_index
 from dmnrag.index.settings import DomainKind, IndexedText
@@ -28,8 +29,8 @@ def register(app: typer.Typer) -> None:
 def index(
     files: r.Files,
     out: Annotated[Path, typer.Option(help="Folder of the index; an existing index gets a new generation.")],
-    question_column: r.QuestionColumn,
-    answer_column: r.AnswerColumn,
+    question_column: r.QuestionColumn = None,
+    answer_column: r.AnswerColumn = None,
     domain_column: r.DomainColumn = None,
     id_column: r.IdColumn = None,
     metadata_column: r.MetadataColumn = None,
@@ -61,7 +62,8 @@ def index(
     as_json: o.JsonOption = False,
 ) -> None:
     """Build an index from files of question-answer pairs."""
-    mapping = r.column_mapping(question_column, answer_column, domain_column, id_column, metadata_column)
+    columns = (question_column, answer_column, domain_column, id_column, metadata_column)
+    mapping = None if is_beir(files) and not any(columns) else r.column_mapping(*columns)
     reading = r.reading_options(encoding, delimiter, sheet, domain_separators, domain_map, domain_kind, mask)
     settings = IndexSettings(
         segmenter=SegmenterSettings.from_files(
@@ -81,7 +83,7 @@ def index(
     split, report = r.read_and_split(files, mapping, reading, test_size, seed)
     source = {
         "files": [f.name for f in files],
-        "columns": asdict(mapping),
+        "columns": {} if mapping is None else asdict(mapping),
         "reading": reading.to_dict(),
         "test_size": test_size,
         "seed": seed,

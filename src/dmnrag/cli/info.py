@@ -1,13 +1,15 @@
 """`dmnrag info`: what an index holds, and whether its files are whole."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
+from dmnrag._io import lock_holder
 from dmnrag.cli import options as o
 from dmnrag.cli.console import print_json, talk
 from dmnrag.cli.render import domain_text, table_text
-from dmnrag.index import Index
+from dmnrag.index import Index, disk_usage
 
 
 def register(app: typer.Typer) -> None:
@@ -41,6 +43,9 @@ def summarise(index: Index) -> dict[str, Any]:
         "documents": index.n_documents,
         "examples": manifest.n_examples,
         "bytes": sum(part.bytes for part in manifest.parts.values()),
+        "segments": [segment.model_dump() for segment in manifest.segments],
+        "disk": asdict(disk_usage(index.folder)),
+        "lock_holder": lock_holder(index.folder),
         "domains": [{"domain": labels, "documents": count} for labels, count in manifest.domains],
         "retrievers": manifest.retrievers,
         "settings": manifest.settings,
@@ -57,6 +62,8 @@ def _text(summary: dict[str, Any]) -> str:
         ("held-out questions", f"{summary['examples']:,}"),
         ("generation", f"{summary['generation']}, created {summary['created']}"),
         ("size", f"{summary['bytes'] / 1e6:,.1f} MB"),
+        ("on disk", _disk_text(summary)),
+        ("segments", _segments_text(summary)),
         (
             "first layer",
             f"BM25 over {settings['indexed_text']}, segmenter {settings['segmenter']['name']}, "
@@ -64,5 +71,23 @@ def _text(summary: dict[str, Any]) -> str:
         ),
         ("second layer", retrievers),
     ]
+    if summary["lock_holder"] is not None:
+        facts.append(("being written by", summary["lock_holder"]))
     domains = [(domain_text(tuple(d["domain"])), f"{d['documents']:,}") for d in summary["domains"]]
     return table_text(("index", ""), facts) + "\n\n" + table_text(("domain", "documents"), domains)
+
+
+def _disk_text(summary: dict[str, Any]) -> str:
+    disk = summary["disk"]
+    former = [g for g in disk["generations"] if g["generation"] != summary["generation"]]
+    total = f"{disk['bytes'] / 1e6:,.1f} MB"
+    if not former:
+        return total
+    shown = ", ".join(f"{g['generation']} ({g['own_bytes'] / 1e6:,.1f} MB of its own)" for g in former)
+    return f"{total} with former generations {shown}"
+
+
+def _segments_text(summary: dict[str, Any]) -> str:
+    removed = sum(s["n_removed"] for s in summary["segments"])
+    marked = f", {removed:,} removed documents still in their files" if removed else ""
+    return f"{len(summary['segments'])}{marked}"

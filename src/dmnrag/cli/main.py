@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from dmnrag import __version__
-from dmnrag.cli import ask, demo, doctor, evaluate, index, info, score, search
+from dmnrag._io import describe_os_error
+from dmnrag.cli import add, ask, demo, doctor, evaluate, export, index, info, remove, score, search, upgrade
 from dmnrag.cli.console import talk
 from dmnrag.errors import ConfigError, DmnragError, PromptError, QueryError
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, index, info, search, ask, evaluate, score, doctor):
+for command in (demo, index, add, remove, info, search, ask, evaluate, score, export, upgrade, doctor):
     command.register(app)
 
 
@@ -57,6 +58,12 @@ def run() -> None:
     except BrokenPipeError:
         # The reader of a pipe left (`| head`): nothing is wrong. stdout must not be flushed again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        # What the disk refuses is no fault of the program: the file, the reason and the cure are enough.
+        if os.environ.get("DMNRAG_DEBUG"):
+            raise
+        talk(f"error: {describe_os_error(error)}")
+        sys.exit(_FAILED)
     except Exception as error:
         if os.environ.get("DMNRAG_DEBUG"):
             raise

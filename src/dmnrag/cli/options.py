@@ -21,28 +21,19 @@ LayerOption = Annotated[
     str,
     typer.Option(
         "--layer",
-        help=f"How the layers combine: {', '.join(LAYERS)}. Default: hybrid where the index "
-        "has vectors, else sparse.",
+        help=f"How the layers combine: {', '.join(LAYERS)}. Default: hybrid where the index has vectors, else sparse.",
         show_default=False,
     ),
 ]
 K = Annotated[int, typer.Option("-k", help="Documents to retrieve.")]
-Candidates = Annotated[
-    int, typer.Option(help="Documents that the first layer hands to cascade, hybrid and reranker.")
-]
-DomainFilter = Annotated[
-    bool, typer.Option("--domain-filter", help="Only documents of the question's domain.")
-]
-DomainWeight = Annotated[
-    float, typer.Option(help="Weight of the domain's terms in joint retrieval; 0 = off.")
-]
+Candidates = Annotated[int, typer.Option(help="Documents that the first layer hands to cascade, hybrid and reranker.")]
+DomainFilter = Annotated[bool, typer.Option("--domain-filter", help="Only documents of the question's domain.")]
+DomainWeight = Annotated[float, typer.Option(help="Weight of the domain's terms in joint retrieval; 0 = off.")]
 RerankOption = Annotated[str | None, typer.Option("--rerank", help="Cross-encoder, a name or folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 LlmOption = Annotated[
     str | None,
-    typer.Option(
-        "--llm", help="builtin, openai:MODEL@http://HOST:PORT/v1, a transformers name or folder, fake."
-    ),
+    typer.Option("--llm", help="builtin, openai:MODEL@http://HOST:PORT/v1, a transformers name or folder, fake."),
 ]
 MethodOption = Annotated[
     str | None,
@@ -55,24 +46,14 @@ MethodOption = Annotated[
 ]
 TemplateOption = Annotated[
     str | None,
-    typer.Option(
-        "--template", help="paper, cited, base, or a file. Default: base for the built-in LLM, else cited."
-    ),
+    typer.Option("--template", help="paper, cited, base, or a file. Default: base for the built-in LLM, else cited."),
 ]
 MaxTokens = Annotated[int, typer.Option(help="Longest answer, in the model's tokens.")]
-Temperature = Annotated[
-    float | None, typer.Option(help="0 = greedy. Default: the model's own.", show_default=False)
-]
+Temperature = Annotated[float | None, typer.Option(help="0 = greedy. Default: the model's own.", show_default=False)]
 TopK = Annotated[int | None, typer.Option(help="Sample among the k likeliest tokens.", show_default=False)]
-TopP = Annotated[
-    float | None, typer.Option(help="Sample among tokens of this total probability.", show_default=False)
-]
-RepetitionPenalty = Annotated[
-    float | None, typer.Option(help="Above 1 discourages repeats.", show_default=False)
-]
-Stop = Annotated[
-    list[str] | None, typer.Option("--stop", help="End the answer before this text; may be repeated.")
-]
+TopP = Annotated[float | None, typer.Option(help="Sample among tokens of this total probability.", show_default=False)]
+RepetitionPenalty = Annotated[float | None, typer.Option(help="Above 1 discourages repeats.", show_default=False)]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="End the answer before this text; may be repeated.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of sampling.", show_default=False)]
 
 
@@ -105,6 +86,4 @@ def generation_settings(
     seed: int | None,
 ) -> GenerationSettings:
     """Decoding parameters from the options."""
-    return GenerationSettings(
-        max_tokens, temperature, top_k, top_p, repetition_penalty, tuple(stop or ()), seed
-    )
+    return GenerationSettings(max_tokens, temperature, top_k, top_p, repetition_penalty, tuple(stop or ()), seed)

@@ -36,9 +36,7 @@ def search_to_dict(
     }
 
 
-def answer_to_dict(
-    question: str, layer: str, answer: Answer, documents: Sequence[Document]
-) -> dict[str, Any]:
+def answer_to_dict(question: str, layer: str, answer: Answer, documents: Sequence[Document]) -> dict[str, Any]:
     """The documented shape of `ask --json`."""
     prompt = f"{answer.prompt.system}\n\n{answer.prompt.user}" if answer.prompt.system else answer.prompt.user
     return {
@@ -90,9 +88,7 @@ def table_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [list(header), *map(list, rows)]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(header))]
     padded = (
-        "  ".join(
-            text + " " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True)
-        ).rstrip()
+        "  ".join(text + " " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
     return "\n".join(padded)

@@ -57,9 +57,7 @@ def search(
         )
         for q in asked
     ]
-    settings = retrieval_settings(
-        pipeline, layer, k, candidates, domain_filter, domain_weight, rerank is not None
-    )
+    settings = retrieval_settings(pipeline, layer, k, candidates, domain_filter, domain_weight, rerank is not None)
     rankings = pipeline.search(asked, settings)
     if run is not None:
         write_run(run, {q.query_id: hits for q, hits in zip(asked, rankings, strict=True)}, settings.layer)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dmnrag.index import Index
 from dmnrag.pipeline import Pipeline
+from dmnrag.retrieval.dense.memo import MemoEncoder
 from dmnrag.retrieval.layers import RetrievalSettings
 from dmnrag.types import JOINT, PLAIN, DomainUse, Example, Hit, Layer
 
@@ -58,6 +59,9 @@ def available(index: Index) -> list[System]:
 def rank_all(pipeline: Pipeline, examples: Sequence[Example], k: int) -> dict[str, list[list[Hit]]]:
     """Each system's ranking of each held-out question, k deep."""
     queries = [example.query for example in examples]
+    if pipeline.index.manifest.retrievers:
+        # Five of the systems ask the second layer the same questions: each is encoded once.
+        pipeline = Pipeline(pipeline.index, encoder=MemoEncoder(pipeline.encoder))
     return {
         system.name: pipeline.search(queries, RetrievalSettings(k=k, layer=system.layer, use=system.use))
         for system in available(pipeline.index)

@@ -23,7 +23,7 @@ from dmnrag.protocols import Encoder
 from dmnrag.retrieval.dense import DenseSettings, encode_documents, write_vectors
 from dmnrag.retrieval.sparse import write_segment
 from dmnrag.text import make_segmenter
-from dmnrag.types import Document, Domain, Example
+from dmnrag.types import Document, Domain, Example, Query
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total)."""
@@ -117,14 +117,10 @@ class SegmentWriter:
         path = document_file(self._generation, segment)
         n_documents = write_documents(path, self._count("documents", documents, 0))
         if n_documents == 0:
-            raise DataError(
-                "there is no document to index: every row was dropped or held out, or the input is empty"
-            )
+            raise DataError("there is no document to index: every row was dropped or held out, or the input is empty")
         store = DocumentStore([path])
         texts = self._count("postings", self._texts(store), n_documents)
-        write_segment(
-            sparse_folder(self._generation, segment), texts, make_segmenter(self._settings.segmenter)
-        )
+        write_segment(sparse_folder(self._generation, segment), texts, make_segmenter(self._settings.segmenter))
         return n_documents
 
     def write_vectors(
@@ -197,9 +193,7 @@ def check_ids(doc_ids: pa.Array) -> None:
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
         shown = ", ".join(repeated[:5])
-        raise DataError(
-            f"{len(repeated)} document ids occur more than once ({shown} ...): ids must be unique"
-        )
+        raise DataError(f"{len(repeated)} document ids occur more than once ({shown} ...): ids must be unique")
 
 
 def example_to_dict(example: Example) -> dict[str, Any]:
@@ -212,3 +206,13 @@ def example_to_dict(example: Example) -> dict[str, Any]:
         "gold_doc_ids": list(example.gold_doc_ids),
         "cluster": example.cluster,
     }
+
+
+def example_from_dict(row: dict[str, Any]) -> Example:
+    """The held-out question that `example_to_dict` described."""
+    return Example(
+        Query(row["query_id"], row["text"], tuple(row["domain"])),
+        tuple(row["references"]),
+        tuple(row["gold_doc_ids"]),
+        row["cluster"],
+    )

@@ -29,6 +29,9 @@ ROWS_PER_GROUP = 256
 """About 100 kB of text: a hit costs under a millisecond to read."""
 _CHUNK = 16 * ROWS_PER_GROUP
 
+_DAMAGE = (OSError, KeyError, UnicodeDecodeError, pa.ArrowException)
+"""What reading a spoilt Parquet file raises."""
+
 
 def write_documents(path: Path, documents: Iterable[Document]) -> int:
     """Write documents in order, in constant memory; returns how many there were."""
@@ -56,9 +59,7 @@ def _to_table(documents: Sequence[Document]) -> pa.Table:
 
 def _to_documents(table: pa.Table | pa.RecordBatch) -> list[Document]:
     return [
-        Document(
-            r["doc_id"], r["question"], tuple(r["answers"]), tuple(r["domain"]), dict(r["metadata"] or ())
-        )
+        Document(r["doc_id"], r["question"], tuple(r["answers"]), tuple(r["domain"]), dict(r["metadata"] or ()))
         for r in table.to_pylist()
     ]
 
@@ -69,8 +70,8 @@ class DocumentStore:
     def __init__(self, paths: Sequence[Path]) -> None:
         try:
             self._files = [pq.ParquetFile(path, memory_map=True) for path in paths]
-        except (OSError, pa.ArrowInvalid) as error:
-            raise IndexDamagedError(f"the documents of the index cannot be read: {error}") from error
+        except _DAMAGE as error:
+            raise _damaged(error) from error
         self._starts = [0]
         self._groups: list[tuple[int, int]] = []
         for number, file in enumerate(self._files):
@@ -89,7 +90,10 @@ class DocumentStore:
 
     def column(self, name: str) -> pa.Array:
         """One whole column over all segments."""
-        columns = [file.read([name]).column(name) for file in self._files]
+        try:
+            columns = [file.read([name]).column(name) for file in self._files]
+        except _DAMAGE as error:
+            raise _damaged(error) from error
         chunks = [chunk for column in columns for chunk in column.chunks]
         return pa.concat_arrays(chunks) if chunks else pa.array([], SCHEMA.field(name).type)
 
@@ -103,11 +107,25 @@ class DocumentStore:
         number, local = self._groups[group]
         try:
             return self._files[number].read_row_group(local)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise IndexDamagedError(f"a block of the index's documents cannot be read: {error}") from error
+        except _DAMAGE as error:
+            raise _damaged(error) from error
 
     def __iter__(self) -> Iterator[Document]:
         """All documents in order, removed ones included, in constant memory."""
         for file in self._files:
-            for batch in file.iter_batches(batch_size=_CHUNK):
+            for batch in _batches(file):
                 yield from _to_documents(batch)
+
+
+def _batches(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from file.iter_batches(batch_size=_CHUNK)
+    except _DAMAGE as error:
+        raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> IndexDamagedError:
+    why = " ".join(str(error).split())
+    return IndexDamagedError(
+        f"the documents of the index cannot be read ({why}); restore the folder or build the index again"
+    )

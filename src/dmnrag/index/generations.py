@@ -9,13 +9,21 @@ A reader holds a shared lock on its generation's manifest; pruning deletes only 
 
 import fcntl
 import os
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dmnrag._io import fsync_path, link_or_copy, rename, write_bytes_atomic, writer_lock
-from dmnrag.errors import ConfigError, IndexDamagedError, IndexMissingError
+from dmnrag._io import (
+    delete_folder,
+    describe_os_error,
+    fault_point,
+    fsync_path,
+    link_or_copy,
+    rename,
+    write_bytes_atomic,
+    writer_lock,
+)
+from dmnrag.errors import ConfigError, DmnragError, IndexDamagedError, IndexFolderError, IndexMissingError
 from dmnrag.index import manifest as manifest_file
 
 _POINTER = "CURRENT"
@@ -38,18 +46,14 @@ def current_generation(folder: Path) -> int:
     """
     path = folder / _POINTER
     if not folder.is_dir():
-        raise IndexMissingError(
-            f"there is no folder {folder}; build an index with: dmnrag index FILE --out {folder}"
-        )
+        raise IndexMissingError(f"there is no folder {folder}; build an index with: dmnrag index FILE --out {folder}")
     if not path.is_file():
         raise IndexMissingError(
             f"{folder} is not an index (no {_POINTER} in it); build one with: dmnrag index FILE --out {folder}"
         )
     text = path.read_text(encoding="utf-8", errors="replace").strip()
     if not (text.isascii() and text.isdigit()):
-        raise IndexDamagedError(
-            f"{path} holds {text[:40]!r} instead of a generation's number; restore it or rebuild"
-        )
+        raise IndexDamagedError(f"{path} holds {text[:40]!r} instead of a generation's number; restore it or rebuild")
     return int(text)
 
 
@@ -74,9 +78,7 @@ class ReadLease:
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise IndexDamagedError(
-                f"{path} cannot be opened ({error.strerror}); restore it or rebuild"
-            ) from error
+            raise IndexDamagedError(f"{path} cannot be opened ({error.strerror}); restore it or rebuild") from error
         fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
     def close(self) -> None:
@@ -84,6 +86,11 @@ class ReadLease:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __del__(self) -> None:
+        # An index that was dropped without `close` must not hold its generation as long as the process lives.
+        if hasattr(self, "_descriptor"):
+            self.close()
 
 
 class Staging:
@@ -137,48 +144,104 @@ def stage_generation(index: Path) -> Iterator[Staging]:
     Raises:
         ConfigError: the folder holds something else.
         IndexLockedError: another process writes there.
+        IndexFolderError: the system refuses to write: no space, no permission, a failing disk.
     """
-    if index.exists() and not index.is_dir():
-        raise ConfigError(f"{index} is a file; an index is a folder, name another one")
-    foreign = index.is_dir() and not is_index(index) and any(p.name not in OWN_NAMES for p in index.iterdir())
-    if foreign:
-        raise ConfigError(f"{index} holds other files and no index; name a new or empty folder")
-    (index / _GENERATIONS).mkdir(parents=True, exist_ok=True)
-    with writer_lock(index):
-        newest = max(generation_numbers(index), default=0)
-        staging = Staging(index, newest + 1)
-        for leftover in (staging.path, *(index / _GENERATIONS).glob(f"{_DOOMED}*")):
-            shutil.rmtree(leftover, ignore_errors=True)
-        staging.path.mkdir()
-        try:
-            yield staging
-        finally:
-            shutil.rmtree(staging.path, ignore_errors=True)
+    staging: Staging | None = None
+    try:
+        _refuse_foreign(index)
+        _make_folders(index / _GENERATIONS)
+        with writer_lock(index):
+            staging = Staging(index, 1 + max([*generation_numbers(index), _pointed_at(index) or 0]))
+            _clear_leftovers(index)
+            staging.path.mkdir()
+            try:
+                yield staging
+            finally:
+                _clear_leftovers(index)
+    except OSError as error:
+        if isinstance(error, DmnragError):
+            raise
+        raise IndexFolderError(f"{index} {_state(index, staging)}: {describe_os_error(error)}") from error
 
 
 OWN_NAMES = frozenset({_POINTER, _GENERATIONS, "lock", "models"})
 """Names that an index folder consists of."""
 
 
+def _refuse_foreign(index: Path) -> None:
+    if index.exists() and not index.is_dir():
+        raise ConfigError(f"{index} is a file; an index is a folder, name another one")
+    if not index.is_dir() or is_index(index):
+        return
+    half_written = set(_half_written(index))
+    if any(path.name not in OWN_NAMES and path not in half_written for path in index.iterdir()):
+        raise ConfigError(f"{index} holds other files and no index; name a new or empty folder")
+
+
+def _half_written(index: Path) -> list[Path]:
+    """Pointers that a killed writer did not finish."""
+    return list(index.glob(f".{_POINTER}.*.tmp"))
+
+
+def _make_folders(folder: Path) -> None:
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in new:
+        fsync_path(path.parent)
+
+
+def _pointed_at(index: Path) -> int | None:
+    """The generation in use; 0 where there is none yet, None where the pointer is damaged."""
+    try:
+        return current_generation(index)
+    except IndexMissingError:
+        return 0
+    except IndexDamagedError:
+        return None
+
+
+def _clear_leftovers(index: Path) -> None:
+    """Delete what writers that failed or were killed left, generations that were never pointed at included."""
+    folders = index / _GENERATIONS
+    for leftover in (folders / _STAGING, *folders.glob(f"{_DOOMED}*")):
+        delete_folder(leftover)
+    for pointer in _half_written(index):
+        with suppress(OSError):
+            pointer.unlink()
+    current = _pointed_at(index)
+    if current is not None:
+        for number in generation_numbers(index):
+            if number > current:
+                _delete_unless_read(index, number)
+
+
+def _state(index: Path, staging: Staging | None) -> str:
+    """What an update that failed left behind, for the error."""
+    with suppress(DmnragError, OSError):
+        if staging is not None and current_generation(index) == staging.number:
+            return "has the change, but perhaps not safely on the disk yet"
+        return "cannot be written, nothing in it was changed"
+    return "cannot be written"
+
+
 def prune(index: Path, keep: int = 1) -> list[int]:
     """Delete generations older than the newest `keep` former ones, where no reader holds them.
 
-    The caller holds the writer's lock. Generations newer than `CURRENT` were never in use: a writer
-    was killed between naming them and pointing at them; they go too.
+    The caller holds the writer's lock. One that cannot be deleted now is tried again after the next update.
     """
     current = current_generation(index)
-    numbers = generation_numbers(index)
-    former = [n for n in numbers if n < current]
-    doomed = former[: max(0, len(former) - keep)] + [n for n in numbers if n > current]
-    return [n for n in doomed if _delete_unless_read(index, n)]
+    former = [n for n in generation_numbers(index) if n < current]
+    return [n for n in former[: max(0, len(former) - keep)] if _delete_unless_read(index, n)]
 
 
 def _delete_unless_read(index: Path, number: int) -> bool:
     folder = generation_folder(index, number)
     try:
         descriptor = os.open(folder / manifest_file.FILE_NAME, os.O_RDONLY)
-    except FileNotFoundError:
+    except FileNotFoundError:  # without a manifest nobody can hold it
         descriptor = -1
+    except OSError:
+        return False
     try:
         if descriptor >= 0:
             try:
@@ -187,9 +250,12 @@ def _delete_unless_read(index: Path, number: int) -> bool:
                 return False
         # Renamed first: a half-deleted generation must not look like one.
         doomed = folder.with_name(f"{_DOOMED}{folder.name}")
+        fault_point("rename", doomed)
         os.replace(folder, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        delete_folder(doomed)
         return True
+    except OSError:
+        return False
     finally:
         if descriptor >= 0:
             os.close(descriptor)

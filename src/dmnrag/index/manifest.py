@@ -73,38 +73,63 @@ class Manifest(BaseModel):
 
         Raises:
             IndexDamagedError: missing or not a manifest.
-            IndexVersionError: written by another format version.
+            IndexVersionError: written by another format version; an older one can be upgraded.
         """
         path = folder / FILE_NAME
+        content = read_content(folder)
+        found = read_version(content, path)
+        if found < FORMAT_VERSION:
+            raise IndexVersionError(
+                f"{path} has index format {found}, this release reads {FORMAT_VERSION}; bring it up to date with: "
+                f"dmnrag upgrade {folder.parent.parent}"
+            )
         try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise IndexDamagedError(
-                f"{path} cannot be read ({error.strerror}); the index is damaged"
-            ) from error
-        try:
-            found = _Version.model_validate_json(content).format_version
-            _check_version(found, path)
             return cls.model_validate_json(content)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(p) for p in first["loc"])
-            raise IndexDamagedError(
-                f"{path} is not a manifest: {where} {first['msg']}; restore it or rebuild"
-            ) from error
+            raise _no_manifest(path, error) from error
 
 
 class _Version(BaseModel):
     format_version: int
 
 
-def _check_version(found: int, path: Path) -> None:
+def read_content(folder: Path) -> bytes:
+    """A generation's manifest as it stands, of any version.
+
+    Raises:
+        IndexDamagedError: it cannot be read.
+    """
+    path = folder / FILE_NAME
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise IndexDamagedError(f"{path} cannot be read ({error.strerror}); the index is damaged") from error
+
+
+def read_version(content: bytes, path: Path) -> int:
+    """The format version of a manifest, from 1 to the one that this release writes.
+
+    Raises:
+        IndexDamagedError: no manifest.
+        IndexVersionError: a newer version, or one that never existed.
+    """
+    try:
+        found = _Version.model_validate_json(content).format_version
+    except ValidationError as error:
+        raise _no_manifest(path, error) from error
     if found > FORMAT_VERSION:
         raise IndexVersionError(
             f"{path} has index format {found}, this release reads up to {FORMAT_VERSION}; install a newer dmnrag"
         )
     if found < 1:
         raise IndexVersionError(f"{path} has index format {found}, which never existed; the file was altered")
+    return found
+
+
+def _no_manifest(path: Path, error: ValidationError) -> IndexDamagedError:
+    first = error.errors()[0]
+    where = ".".join(str(p) for p in first["loc"])
+    return IndexDamagedError(f"{path} is not a manifest: {where} {first['msg']}; restore it or rebuild")
 
 
 def library_versions() -> dict[str, str]:
@@ -136,14 +161,10 @@ def check_parts(folder: Path, parts: dict[str, Part], *, hashes: bool) -> None:
         try:
             size = path.stat().st_size
         except OSError as error:
-            raise IndexDamagedError(
-                f"{path} is missing ({error.strerror}); restore it or rebuild the index"
-            ) from error
+            raise IndexDamagedError(f"{path} is missing ({error.strerror}); restore it or rebuild the index") from error
         if size != part.bytes:
             raise IndexDamagedError(
                 f"{path} has {size} bytes, the manifest says {part.bytes}: cut short or altered; restore it or rebuild"
             )
         if hashes and describe_part(path).sha256 != part.sha256:
-            raise IndexDamagedError(
-                f"{path} was altered: its sha256 is not the manifest's; restore it or rebuild"
-            )
+            raise IndexDamagedError(f"{path} was altered: its sha256 is not the manifest's; restore it or rebuild")

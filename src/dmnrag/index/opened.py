@@ -10,17 +10,18 @@ from types import TracebackType
 
 import numpy as np
 
-from dmnrag._io import read_jsonl
-from dmnrag.errors import ConfigError, DataError, IndexDamagedError
+from dmnrag._io import describe_os_error, read_jsonl
+from dmnrag.errors import ConfigError, DataError, DmnragError, IndexDamagedError, IndexFolderError
 from dmnrag.index import build, generations
 from dmnrag.index.documents import DocumentStore
-from dmnrag.index.manifest import Manifest, check_parts
+from dmnrag.index.manifest import Manifest, Segment, check_parts
 from dmnrag.index.settings import IndexSettings, searchable_text
+from dmnrag.retrieval.arrays import open_array
 from dmnrag.retrieval.dense import DenseSettings, FaissDenseIndex
 from dmnrag.retrieval.sparse import EmbeddedSparseIndex
 from dmnrag.retrieval.table import DocumentTable
 from dmnrag.text import make_segmenter
-from dmnrag.types import Document, Domain, Example, Query
+from dmnrag.types import Document, Domain, Example
 
 _OPEN_TRIES = 10
 """A writer may prune a generation between reading `CURRENT` and holding it; the next try sees the newer one."""
@@ -33,7 +34,7 @@ class Index:
         """Use `Index.open`."""
         self.folder = folder
         self.manifest = manifest
-        self.settings = IndexSettings.from_dict(manifest.settings)
+        self.settings = _settings(manifest, folder)
         self._generation = generations.generation_folder(folder, manifest.generation)
         self._lease = lease
 
@@ -45,8 +46,18 @@ class Index:
             IndexMissingError: there is no index.
             IndexVersionError: its format is newer than this release.
             IndexDamagedError: a part is missing, cut short or altered.
+            IndexFolderError: the system refuses to read it.
         """
         folder = Path(folder)
+        try:
+            return cls._open(folder, verify=verify)
+        except OSError as error:
+            if isinstance(error, DmnragError):
+                raise
+            raise IndexFolderError(f"{folder} cannot be read: {describe_os_error(error)}") from error
+
+    @classmethod
+    def _open(cls, folder: Path, *, verify: bool) -> "Index":
         number, lease = _hold_current(folder)
         try:
             generation = generations.generation_folder(folder, number)
@@ -98,17 +109,24 @@ class Index:
                 )
             mask = np.ones(size, dtype=np.bool_)
             if segment.n_removed:
-                mask[np.load(removed_file(self._generation, segment.name))] = False
+                mask[self._removed(segment)] = False
             masks.append(mask)
         return np.concatenate(masks)
+
+    def _removed(self, segment: Segment) -> np.ndarray:
+        path = removed_file(self._generation, segment.name)
+        ordinals = open_array(path, "i")
+        if len(ordinals) != segment.n_removed or ordinals.min() < 0 or ordinals.max() >= segment.n_documents:
+            raise IndexDamagedError(
+                f"{path} does not list the removed documents of its segment; restore it or rebuild the index"
+            )
+        return ordinals
 
     @cached_property
     def sparse(self) -> EmbeddedSparseIndex:
         """The first layer."""
         folders = [build.sparse_folder(self._generation, s.name) for s in self.manifest.segments]
-        return EmbeddedSparseIndex(
-            folders, self.table, make_segmenter(self.settings.segmenter), self.settings.bm25
-        )
+        return EmbeddedSparseIndex(folders, self.table, make_segmenter(self.settings.segmenter), self.settings.bm25)
 
     def dense_settings(self, retriever: str = build.UNTRAINED) -> DenseSettings:
         """Settings of a second layer.
@@ -139,9 +157,7 @@ class Index:
         ordinals = self.table.ordinals(doc_ids)
         missing = [doc_id for doc_id, ordinal in zip(doc_ids, ordinals, strict=True) if ordinal is None]
         if missing:
-            raise DataError(
-                f"{self.folder} has no document {', '.join(missing[:5])}; `dmnrag info` shows what it has"
-            )
+            raise DataError(f"{self.folder} has no document {', '.join(missing[:5])}; `dmnrag info` shows what it has")
         return [self.store.get(ordinal) for ordinal in ordinals if ordinal is not None]
 
     def all_documents(self) -> Iterator[Document]:
@@ -156,21 +172,27 @@ class Index:
     @cached_property
     def examples(self) -> list[Example]:
         """The held-out questions with their right answers."""
-        rows = read_jsonl(self._generation / build.EXAMPLES_FILE)
-        return [
-            Example(
-                Query(r["query_id"], r["text"], tuple(r["domain"])),
-                tuple(r["references"]),
-                tuple(r["gold_doc_ids"]),
-                r["cluster"],
-            )
-            for r in rows
-        ]
+        path = self._generation / build.EXAMPLES_FILE
+        try:
+            return [build.example_from_dict(row) for row in read_jsonl(path)]
+        except (OSError, KeyError, TypeError, UnicodeDecodeError, DataError) as error:
+            raise IndexDamagedError(
+                f"{path} does not hold the held-out questions ({error}); restore it or rebuild"
+            ) from error
 
 
 def removed_file(generation: Path, segment: str) -> Path:
     """Where the ordinals of a segment's removed documents are."""
     return generation / f"removed-{segment}.npy"
+
+
+def _settings(manifest: Manifest, folder: Path) -> IndexSettings:
+    try:
+        return IndexSettings.from_dict(manifest.settings)
+    except (KeyError, TypeError, AttributeError, ConfigError) as error:
+        raise IndexDamagedError(
+            f"the settings in the manifest of {folder} cannot be used ({error}); restore it or rebuild the index"
+        ) from error
 
 
 def _hold_current(folder: Path) -> tuple[int, generations.ReadLease]:

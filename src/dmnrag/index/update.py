@@ -12,23 +12,27 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dmnrag._io import fault_point, fsync_path
+from dmnrag._io import write_jsonl_atomic
 from dmnrag.errors import DataError
 from dmnrag.index import generations
 from dmnrag.index.build import (
+    EXAMPLES_FILE,
     Progress,
     SegmentWriter,
     check_ids,
     count_domains,
     dense_folder,
     document_file,
+    example_to_dict,
     no_progress,
     sparse_folder,
 )
 from dmnrag.index.documents import DocumentStore, write_documents
+from dmnrag.index.held_out import LeakGuard, without_gold
 from dmnrag.index.manifest import Segment, library_versions
 from dmnrag.index.opened import Index, removed_file
 from dmnrag.protocols import Encoder
+from dmnrag.retrieval.arrays import save_array
 from dmnrag.retrieval.dense import DenseSettings, merge_vectors
 from dmnrag.retrieval.sparse import merge_segments
 from dmnrag.types import Document
@@ -51,6 +55,8 @@ class UpdateReport:
     n_replaced: int
     n_removed: int
     n_documents: int
+    left_out: tuple[str, ...] = ()
+    """Ids of documents that were not added, because they hold a question or an answer of the held-out split."""
 
 
 @dataclass(slots=True)
@@ -82,9 +88,13 @@ def update_index(
         encoder_for: gives the encoder of each second layer by name, needed where the index has vectors.
         on_progress: called as the update goes on.
 
+    Documents with a question or an answer of the held-out split are left out and named in the report.
+
     Raises:
-        DataError: an id to remove that is not there, an id to add that is, or nothing would be left.
+        DataError: an id to remove that is not there, an id to add that is, nothing to change, or nothing
+            would be left.
         IndexLockedError: another process writes there.
+        IndexFolderError: the system refuses to write.
     """
     generations.current_generation(folder)  # a clear error before a lock file is made
     with generations.stage_generation(folder) as stage, Index.open(folder) as index:
@@ -107,6 +117,8 @@ class _Update:
         self._on_progress = on_progress
         self._former = generations.generation_folder(index.folder, index.manifest.generation)
         self._live = index.table.live.copy()
+        self._guard = LeakGuard(index.examples)
+        self._removed: list[str] = []
         self._next = 1 + max((int(s.name) for s in index.manifest.segments), default=-1)
 
     def run(self, add: Iterable[Document], remove: Collection[str], *, replace: bool) -> UpdateReport:
@@ -114,6 +126,8 @@ class _Update:
         before = int(self._live.sum())
         added, n_added = self._add(add, replace=replace)
         n_replaced = before - int(self._live.sum())
+        if not n_added and not n_removed:
+            raise DataError(self._nothing_to_do())
         pieces = self._former_pieces() + added
         if not any(piece.live.any() for piece in pieces):
             raise DataError("this would leave the index without a document; delete the folder instead")
@@ -122,7 +136,16 @@ class _Update:
         self._commit(pieces)
         generations.prune(self._index.folder)
         n_documents = sum(int(piece.live.sum()) for piece in pieces)
-        return UpdateReport(self._stage.number, n_added, n_replaced, n_removed, n_documents)
+        left_out = tuple(self._guard.left_out)
+        return UpdateReport(self._stage.number, n_added, n_replaced, n_removed, n_documents, left_out)
+
+    def _nothing_to_do(self) -> str:
+        if self._guard.left_out:
+            return (
+                f"all {len(self._guard.left_out):,} documents hold a question or an answer of the held-out split; "
+                "nothing was added"
+            )
+        return "there is nothing to add and nothing to remove; the index stays as it is"
 
     def _remove(self, doc_ids: Collection[str]) -> int:
         wanted = list(dict.fromkeys(doc_ids))
@@ -130,14 +153,13 @@ class _Update:
         missing = [doc_id for doc_id, ordinal in zip(wanted, ordinals, strict=True) if ordinal is None]
         if missing:
             shown = ", ".join(missing[:5])
-            raise DataError(
-                f"{len(missing)} of {len(wanted)} ids are not in the index ({shown}); nothing was removed"
-            )
+            raise DataError(f"{len(missing)} of {len(wanted)} ids are not in the index ({shown}); nothing was removed")
         self._live[[o for o in ordinals if o is not None]] = False
+        self._removed = wanted
         return len(wanted)
 
     def _add(self, documents: Iterable[Document], *, replace: bool) -> tuple[list[_Piece], int]:
-        rows = iter(documents)
+        rows = self._guard.pass_through(documents)
         first = next(rows, None)
         if first is None:
             return [], 0
@@ -146,7 +168,9 @@ class _Update:
         n_added = writer.write(name, _chain(first, rows))
         store = DocumentStore([document_file(self._stage.path, name)])
         check_ids(store.column("doc_id"))
-        self._replace(store.column("doc_id").to_pylist(), replace=replace)
+        added = store.column("doc_id").to_pylist()
+        self._replace(added, replace=replace)
+        self._removed = sorted(set(self._removed).difference(added))
         for retriever in self._index.manifest.retrievers:
             settings = self._index.dense_settings(retriever)
             writer.write_vectors(retriever, name, store, settings, self._encoder(settings))
@@ -154,9 +178,7 @@ class _Update:
 
     def _encoder(self, settings: DenseSettings) -> Encoder:
         if self._encoder_for is None:
-            raise DataError(
-                f"adding to this index needs its encoder {settings.encoder!r}, and none was given"
-            )
+            raise DataError(f"adding to this index needs its encoder {settings.encoder!r}, and none was given")
         return self._encoder_for(settings.encoder)
 
     def _replace(self, doc_ids: list[str], *, replace: bool) -> None:
@@ -226,13 +248,18 @@ class _Update:
     def _store(self, pieces: list[_Piece]) -> None:
         """Link the files of segments that stay, and write which of their documents are removed."""
         stay = {piece.name for piece in pieces if not piece.stored}
-        self._stage.link(self._former, self._index.manifest.parts, lambda name: _is_kept(name, stay))
+        examples = without_gold(self._index.examples, self._removed)
+        changed = examples != self._index.examples
+        self._stage.link(
+            self._former,
+            self._index.manifest.parts,
+            lambda name: _is_kept(name, stay) and not (changed and name == EXAMPLES_FILE),
+        )
+        if changed:
+            write_jsonl_atomic(self._stage.path / EXAMPLES_FILE, map(example_to_dict, examples))
         for piece in pieces:
             if not piece.live.all():
-                path = removed_file(self._stage.path, piece.name)
-                fault_point("write", path)
-                np.save(path, np.flatnonzero(~piece.live))
-                fsync_path(path)
+                save_array(removed_file(self._stage.path, piece.name), np.flatnonzero(~piece.live))
 
     def _commit(self, pieces: list[_Piece]) -> None:
         store = DocumentStore([document_file(self._stage.path, piece.name) for piece in pieces])
@@ -244,8 +271,7 @@ class _Update:
                     "created": datetime.now(UTC).isoformat(timespec="seconds"),
                     "library_versions": library_versions(),
                     "segments": [
-                        Segment(name=p.name, n_documents=len(p.live), n_removed=int((~p.live).sum()))
-                        for p in pieces
+                        Segment(name=p.name, n_documents=len(p.live), n_removed=int((~p.live).sum())) for p in pieces
                     ],
                     "domains": count_domains(store.column("domain"), live),
                     "parts": self._stage.parts(),

@@ -13,9 +13,7 @@ RRF_CONSTANT = 60
 """The paper's value: how little the first ranks stand out."""
 
 
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[Hit]], k: int, constant: float = RRF_CONSTANT
-) -> list[Hit]:
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[Hit]], k: int, constant: float = RRF_CONSTANT) -> list[Hit]:
     """The k documents with the highest sum of 1 / (constant + rank) over the rankings, ties by doc_id.
 
     A document that a ranking does not have gets nothing from it. The score is that sum, at most

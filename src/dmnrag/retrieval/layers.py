@@ -99,9 +99,7 @@ class Retriever:
         self._passages_of = passages_of
         self._domain_kind = domain_kind
 
-    def retrieve(
-        self, queries: Sequence[Query], settings: RetrievalSettings = RetrievalSettings()
-    ) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query], settings: RetrievalSettings = RetrievalSettings()) -> list[list[Hit]]:
         """The k best documents of each query, best first, ties by doc_id. Queries are encoded together.
 
         Raises:
@@ -127,13 +125,9 @@ class Retriever:
         if settings.layer == "cascade":
             return dense.rescore(vectors, [[hit.doc_id for hit in hits] for hits in first], k)
         second = dense.search(vectors, settings.depth, allowed=allowed)
-        return [
-            reciprocal_rank_fusion(pair, k, settings.rrf_constant) for pair in zip(first, second, strict=True)
-        ]
+        return [reciprocal_rank_fusion(pair, k, settings.rrf_constant) for pair in zip(first, second, strict=True)]
 
-    def _search_sparse(
-        self, queries: Sequence[Query], settings: RetrievalSettings, k: int
-    ) -> list[list[Hit]]:
+    def _search_sparse(self, queries: Sequence[Query], settings: RetrievalSettings, k: int) -> list[list[Hit]]:
         return self._sparse.search(queries, k, use=settings.use, allowed=self._filters(queries, settings))
 
     def _second_layer(self, layer: Layer) -> DenseIndex:

@@ -16,9 +16,7 @@ from dmnrag.retrieval.dense.loading import load_model
 
 FAKE = "fake"
 
-_OTHERWISE = (
-    "name a cross-encoder of sentence-transformers or a local folder of one, or search without a reranker"
-)
+_OTHERWISE = "name a cross-encoder of sentence-transformers or a local folder of one, or search without a reranker"
 
 
 def make_reranker(name: str, *, device: str | None = None, batch_size: int = 32) -> Reranker:
@@ -49,9 +47,7 @@ class CrossEncoderReranker:
     def __init__(self, model: Any, name: str, *, batch_size: int = 32) -> None:
         """`model` is a loaded `CrossEncoder`."""
         if model.num_labels != 1:
-            raise ConfigError(
-                f"{name!r} gives {model.num_labels} scores to a pair: a reranker gives one; {_OTHERWISE}"
-            )
+            raise ConfigError(f"{name!r} gives {model.num_labels} scores to a pair: a reranker gives one; {_OTHERWISE}")
         self.name = name
         self._model = model
         self._batch_size = batch_size

@@ -120,9 +120,7 @@ class DenseContract(ABC):
         index = self.build(documents)
         queries = unit(*np.random.default_rng(2).standard_normal((4, 12)))
         filters: list[Domain | None] = [None, ("heart",), ("lung", "skin"), ("night clinic",)]
-        for query, labels, hits in zip(
-            queries, filters, index.search(queries, k, allowed=filters), strict=True
-        ):
+        for query, labels, hits in zip(queries, filters, index.search(queries, k, allowed=filters), strict=True):
             self.assert_matches(hits, reference_ranking(documents, query, k, labels))
 
     def test_rescore_equals_comparing_the_candidates(self) -> None:
@@ -182,9 +180,7 @@ class DenseContract(ABC):
 
     def test_rescore_passes_over_unknown_ids_and_counts_repeated_ones_once(self, index: DenseIndex) -> None:
         """No candidates give no hits."""
-        [hits, nothing] = index.rescore(
-            np.repeat(EAST, 2, axis=0), [["north", "never", "both", "north"], []], 10
-        )
+        [hits, nothing] = index.rescore(np.repeat(EAST, 2, axis=0), [["north", "never", "both", "north"], []], 10)
         assert found(hits) == ["both", "north"]
         assert nothing == []
 

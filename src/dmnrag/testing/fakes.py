@@ -27,9 +27,7 @@ class HashEncoder:
         """(n_texts, dimension)."""
         return self.encode_passages(texts)
 
-    def encode_passages(
-        self, texts: Sequence[str], progress: Callable[[int], None] | None = None
-    ) -> FloatMatrix:
+    def encode_passages(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> FloatMatrix:
         """(n_texts, dimension); characters beyond `max_tokens` are not read."""
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in zip(vectors, texts, strict=True):

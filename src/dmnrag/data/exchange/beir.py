@@ -27,6 +27,9 @@ from dmnrag.data.exchange.trec import Qrels, read_qrels, whole_number
 from dmnrag.errors import DataError
 from dmnrag.types import Document, Domain, Query
 
+CORPUS_FILE = "corpus.jsonl"
+"""A folder that holds a file of this name is a BEIR folder."""
+
 _HEADER = ("query-id", "corpus-id", "score")
 _SEPARATOR = "\n"
 _UNUSABLE_IN_ID = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ufeff\ud800-\udfff]")
@@ -56,12 +59,31 @@ def read_beir(folder: Path, split: str = "test") -> BeirCollection:
         splits = ", ".join(sorted(p.stem for p in (folder / "qrels").glob("*.tsv"))) or "none"
         raise DataError(f"{folder} has no qrels/{split}.tsv; splits there are: {splits}")
     qrels = _read_tsv(path)
-    documents = _unique((_document(w, row) for w, row in json_objects(folder / "corpus.jsonl")), "corpus.jsonl")
-    queries = _unique((_query(w, row) for w, row in json_objects(folder / "queries.jsonl")), "queries.jsonl")
-    _refuse_unasked(qrels, queries)
+    documents = read_beir_corpus(folder / CORPUS_FILE)
+    known = {document.doc_id for document in documents}
+    queries = read_beir_queries(folder / "queries.jsonl")
+    refuse_unasked(qrels, {query.query_id for query in queries})
     judged = dict.fromkeys(doc_id for relevance_of in qrels.values() for doc_id in relevance_of)
-    absent = tuple(doc_id for doc_id in judged if doc_id not in documents)
-    return BeirCollection(list(documents.values()), [q for q in queries.values() if q.query_id in qrels], qrels, absent)
+    absent = tuple(doc_id for doc_id in judged if doc_id not in known)
+    return BeirCollection(documents, [q for q in queries if q.query_id in qrels], qrels, absent)
+
+
+def read_beir_corpus(path: Path) -> list[Document]:
+    """The documents of a `corpus.jsonl`.
+
+    Raises:
+        DataError: a wrong line, an id that stands twice, or no line.
+    """
+    return list(_unique((_document(where, row) for where, row in json_objects(path)), path.name).values())
+
+
+def read_beir_queries(path: Path) -> list[Query]:
+    """The queries of a `queries.jsonl`, judged or not.
+
+    Raises:
+        DataError: a wrong line, an id that stands twice, or no line.
+    """
+    return list(_unique((_query(where, row) for where, row in json_objects(path)), path.name).values())
 
 
 def write_beir(
@@ -76,9 +98,9 @@ def write_beir(
             given; further columns named `domain`, or `answers` beside several answers.
     """
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    _write_rows(folder / "corpus.jsonl", ((d.doc_id, _document_row(d)) for d in documents))
+    _write_rows(folder / CORPUS_FILE, ((d.doc_id, _document_row(d)) for d in documents))
     asked = _write_rows(folder / "queries.jsonl", ((q.query_id, _query_row(q)) for q in queries))
-    _refuse_unasked(qrels, asked)
+    refuse_unasked(qrels, asked)
     with written_atomically(folder / "qrels" / f"{split}.tsv") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(_HEADER)
@@ -216,7 +238,12 @@ def _write_rows(path: Path, rows: Iterable[tuple[str, dict[str, Any]]]) -> set[s
     return seen
 
 
-def _refuse_unasked(qrels: Qrels, asked: Collection[str]) -> None:
+def refuse_unasked(qrels: Qrels, asked: Collection[str]) -> None:
+    """Refuse judgements of queries without text.
+
+    Raises:
+        DataError: names the first few.
+    """
     unasked: Sequence[str] = [query_id for query_id in qrels if query_id not in asked]
     if unasked:
         raise DataError(

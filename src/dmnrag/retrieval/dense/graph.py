@@ -3,6 +3,7 @@
 One file per segment, memory-mapped when read. Knows rows of a matrix, nothing of documents.
 """
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,10 @@ def write_graph(path: Path, vectors: FloatMatrix, settings: DenseSettings) -> No
         for start in range(0, len(vectors), _ADDED_AT_ONCE):
             graph.add(np.ascontiguousarray(vectors[start : start + _ADDED_AT_ONCE]))
     fault_point("write", path)
-    faiss.write_index(graph, str(path))
+    try:
+        faiss.write_index(graph, str(path))
+    except RuntimeError as error:  # what FAISS makes of a full disk
+        raise OSError(errno.EIO, f"the graph cannot be written ({error})", str(path)) from error
     fsync_path(path)
 
 

@@ -157,7 +157,7 @@ class FaissDenseIndex:
         scores = inner_products(query, vectors)
         owners = self._owners[rows]
         starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        best = np.minimum.reduceat(scores, starts)
+        best = np.maximum.reduceat(scores, starts)
         lengths = float(np.linalg.norm(query)) * float(np.sqrt((vectors * vectors).sum(axis=1).max()))
         return best_hits(owners[starts], best, k, self._table), _ROUNDING * lengths
 

@@ -7,15 +7,17 @@ segment, `dense.json` their sizes, and with `kind="hnsw"` the graph. Knows nothi
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dmnrag._io import fault_point, fsync_path, write_json_atomic
+from dmnrag._io import fsync_path, write_json_atomic
 from dmnrag.errors import ConfigError, IndexDamagedError
 from dmnrag.protocols import FloatMatrix
+from dmnrag.retrieval.arrays import ArrayWriter, save_array
 from dmnrag.retrieval.dense.graph import write_graph
 from dmnrag.retrieval.dense.passages import EncodedDocuments
 from dmnrag.retrieval.dense.settings import DenseSettings
@@ -111,25 +113,22 @@ def _write(
         raise ConfigError(f"there is no document to write into {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _VECTORS_FILE
-    fault_point("write", path)
-    vectors: FloatMatrix | None = None
+    pieces = iter(blocks)
+    first = next(pieces, None)
+    if first is None:
+        raise ConfigError(f"0 vectors for {len(owners)} parts: there must be one for each")
+    shape = (len(owners), first.shape[1])
     done = 0
-    for block in blocks:
-        if vectors is None:
-            shape = (len(owners), block.shape[1])
-            vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-        vectors[done : done + len(block)] = block
-        done += len(block)
-    if vectors is None or done != len(owners):
+    with ArrayWriter(path, np.float32, shape[1:]) as writer:
+        for block in chain([first], pieces):
+            writer.append(block)
+            done += len(block)
+    if done != len(owners):
         raise ConfigError(f"{done} vectors for {len(owners)} parts: there must be one for each")
-    vectors.flush()  # type: ignore[attr-defined]
-    fsync_path(path)
-    fault_point("write", folder / _OWNERS_FILE)
-    np.save(folder / _OWNERS_FILE, owners.astype(np.int64), allow_pickle=False)
-    fsync_path(folder / _OWNERS_FILE)
+    save_array(folder / _OWNERS_FILE, owners.astype(np.int64))
     if settings.kind == "hnsw":
-        write_graph(folder / GRAPH_FILE, vectors, settings)
-    sizes = {"documents": int(owners[-1]) + 1, "parts": len(owners), "dimension": vectors.shape[1]}
+        write_graph(folder / GRAPH_FILE, _map(path, np.float32, shape), settings)
+    sizes = {"documents": int(owners[-1]) + 1, "parts": len(owners), "dimension": shape[1]}
     write_json_atomic(folder / _SIZES_FILE, sizes)
     fsync_path(folder)
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dmnrag._io import fsync_path
 from dmnrag.errors import ConfigError
-from dmnrag.retrieval.sparse.arrays import Array, ArrayWriter
+from dmnrag.retrieval.arrays import Array, ArrayWriter
 from dmnrag.retrieval.sparse.segment import (
     JOINT,
     TEXT,

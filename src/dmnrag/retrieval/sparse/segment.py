@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dmnrag.errors import IndexDamagedError
-from dmnrag.retrieval.sparse.arrays import Array, open_array, save_array
+from dmnrag.retrieval.arrays import Array, open_array, save_array
 
 TEXT = "text"
 JOINT = "joint"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dmnrag._io import fsync_path
+from dmnrag._io import delete_folder, fault_point, fsync_path
 from dmnrag.errors import IndexFolderError
 from dmnrag.protocols import Segmenter
 from dmnrag.retrieval.sparse.encode import Ids, TermEncoder, encoder_for
@@ -74,9 +74,13 @@ def _merge_chunks(folder: Path, chunks: Iterable[Segment]) -> int:
             parts.append(hidden / f"{len(parts):06d}")
             parts[-1].mkdir(parents=True)
             chunk.save(parts[-1])
-        return merge_segments(folder, parts, [None] * len(parts))
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+        n_documents = merge_segments(folder, parts, [None] * len(parts))
+    except BaseException:
+        delete_folder(hidden)
+        raise
+    fault_point("delete", hidden)
+    shutil.rmtree(hidden)  # left behind it would count as a part of the index, so a failure is an error
+    return n_documents
 
 
 def _count_chunks(

@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 def save_array(path: Path, array: Array) -> None:
     """Write one array; it is on the disk when this returns."""
-    with ArrayWriter(path, array.dtype) as writer:
+    with ArrayWriter(path, array.dtype, array.shape[1:]) as writer:
         writer.append(array)
 
 
@@ -36,24 +36,26 @@ def open_array(path: Path, kind: str) -> Array:
 
 
 class ArrayWriter:
-    """Writes a one-dimensional array piece by piece, in the memory of one piece."""
+    """Writes an array piece by piece, in the memory of one piece. Never through a map: a full disk is an error."""
 
-    def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
+    def __init__(self, path: Path, dtype: npt.DTypeLike, row_shape: tuple[int, ...] = ()) -> None:
+        """`row_shape` is that of one entry: () for numbers, (dimension,) for vectors."""
         self._path = path
         self._dtype = np.dtype(dtype)
+        self._row_shape = row_shape
         self._length = 0
         fault_point("write", path)
         self._file = path.open("wb")
         self._write_header()
 
     def append(self, piece: Array) -> None:
-        """Add numbers at the end."""
+        """Add entries at the end."""
         self._file.write(np.ascontiguousarray(piece, dtype=self._dtype).data)
         self._length += len(piece)
 
     def _write_header(self) -> None:
         # numpy pads the header so that the length can be written over an earlier one of fewer digits.
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length,)}
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length, *self._row_shape)}
         np.lib.format.write_array_header_1_0(self._file, header)
 
     def __enter__(self) -> "ArrayWriter":

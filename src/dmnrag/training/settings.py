@@ -1,0 +1,158 @@
+"""How a DPR is trained. Kept with the trained model, so that a run can be repeated.
+
+Where a default was chosen by measurement, the figures are in docs/decisions/0003.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any, Literal, get_args
+
+from dmnrag.errors import ConfigError
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+LEAST_TOKENS = 16
+"""Special tokens and a prompt take several; with fewer than this nothing is left for the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class DprSettings:
+    """Settings of one training of the second layer's encoder."""
+
+    epochs: int = 2
+    """Passes over the training questions."""
+    batch_size: int = 32
+    """Questions per step. Every passage of the batch is a candidate for each of them."""
+    learning_rate: float = 1e-4
+    """Highest rate of AdamW; reached after the warm-up, then falling to 0 in a straight line."""
+    warmup_share: float = 0.1
+    """Share of all steps in which the rate rises from 0."""
+    weight_decay: float = 0.01
+    """AdamW's; biases and layer norms are not decayed."""
+    max_gradient_norm: float = 1.0
+    """Longer gradients are shortened to this length."""
+    scale: float | None = None
+    """Scores are multiplied by this before the softmax (1 / temperature). None: 50 for vectors of length 1,
+    whose scores lie within -1 and 1, and 1 for others, as in DPR."""
+    negatives: int = 1
+    """Golds of other questions taken from a question's `negative_ctxs` in each epoch, beside those of the batch;
+    the next ones in the next epoch."""
+    hard_negatives: int = 1
+    """The same of `hard_negative_ctxs`."""
+    query_tokens: int = 96
+    """Tokens read of a question, prompt and special tokens included; longer ones are cut."""
+    passage_tokens: int = 192
+    """Tokens read of a passage."""
+    two_encoders: bool = False
+    """Questions and passages get an encoder each, as in DPR. False: one for both, half the memory."""
+    domain_in_question: bool = False
+    """The question's labels, joined by `,`, stand in front of it; the search must ask in the same way."""
+    frozen_share: float = 0.5
+    """The lower layers, this share of all rounded down, stay as they are, and the embeddings with them."""
+    freeze_words: bool = True
+    """Word embeddings stay as they are also where `frozen_share` is 0. They are most of a small encoder's weights."""
+    frozen_gb: float = 8.0
+    """Outputs of the frozen layers are computed once per text and kept in a file up to this size; where they need
+    more, and on a GPU, they are computed anew in each step. 0 turns it off. The result is the same but for rounding."""
+    dropout: bool = False
+    """The model's own dropout acts in the trained layers."""
+    precision: Precision = "auto"
+    """`auto`: bf16 on a GPU that has it, else fp32. Weights and the optimizer's state are fp32 always."""
+    mini_batch: int = 16
+    """Texts of like length that go through the encoder together."""
+    gradient_cache: bool = False
+    """Encode twice and hold the activations of one mini-batch only: memory no longer grows with `batch_size`, for
+    about a third more time (Gao et al. 2021, "Scaling deep contrastive learning batch size")."""
+    dev_questions: int = 300
+    """Training questions held out to measure on, at most a fifth of all; re-posts stay together. 0: none, and the
+    last weights are taken instead of the best."""
+    dev_pool: int = 2000
+    """Answers among which those of the dev questions are to be found, these included. 0: all there are."""
+    evaluate_steps: int = 0
+    """Measure every so many steps. 0: three times an epoch."""
+    patience: int = 3
+    """Stop after so many measurements without a better MRR@10. 0: never."""
+    checkpoint_steps: int = 50
+    """A killed run loses at most so many steps; the state is also kept at each measurement."""
+    seed: int = 0
+    """Of the dev questions, the order of the batches and the dropout."""
+
+    def __post_init__(self) -> None:
+        for name, (usable, allowed) in _RULES.items():
+            value = getattr(self, name)
+            if not usable(value):
+                raise ConfigError(f"training setting {name} is {value!r}: allowed are {allowed}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "DprSettings":
+        """The settings that `to_dict` described; what is left out keeps its default.
+
+        Raises:
+            ConfigError: an unknown name or an unusable value.
+        """
+        unknown = sorted(set(values) - set(cls.__slots__))
+        if unknown:
+            raise ConfigError(f"training has no setting {', '.join(unknown)}: allowed are {', '.join(cls.__slots__)}")
+        return cls(**values)
+
+
+_Rule = tuple[Callable[[Any], bool], str]
+
+
+def _whole(lowest: int) -> _Rule:
+    return (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
+        f"whole numbers from {lowest}",
+    )
+
+
+def _number(low: float, high: float, allowed: str, *, open_low: bool = False) -> _Rule:
+    def usable(value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            return False
+        return (value > low if open_low else value >= low) and value <= high
+
+    return usable, allowed
+
+
+def _flag() -> _Rule:
+    return lambda value: isinstance(value, bool), "true and false"
+
+
+_POSITIVE = _number(0, float("inf"), "numbers above 0", open_low=True)
+_FROM_ZERO = _number(0, float("inf"), "numbers from 0")
+_SHARE = _number(0, 1, "numbers from 0 to 1")
+
+_RULES: dict[str, _Rule] = {
+    "epochs": _whole(1),
+    "batch_size": _whole(2),  # one question alone has no other's gold to tell its own from
+    "learning_rate": _POSITIVE,
+    "warmup_share": _SHARE,
+    "weight_decay": _FROM_ZERO,
+    "max_gradient_norm": _POSITIVE,
+    "scale": (lambda value: value is None or _POSITIVE[0](value), "None and numbers above 0"),
+    "negatives": _whole(0),
+    "hard_negatives": _whole(0),
+    "query_tokens": _whole(LEAST_TOKENS),
+    "passage_tokens": _whole(LEAST_TOKENS),
+    "two_encoders": _flag(),
+    "domain_in_question": _flag(),
+    "frozen_share": _SHARE,
+    "freeze_words": _flag(),
+    "frozen_gb": _FROM_ZERO,
+    "dropout": _flag(),
+    "precision": (lambda value: value in get_args(Precision), ", ".join(get_args(Precision))),
+    "mini_batch": _whole(1),
+    "gradient_cache": _flag(),
+    "dev_questions": _whole(0),
+    "dev_pool": _whole(0),
+    "evaluate_steps": _whole(0),
+    "patience": _whole(0),
+    "checkpoint_steps": _whole(1),
+    "seed": _whole(0),
+}
