@@ -9,6 +9,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
+# As the command line does: tests share their machine with each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 _skipped: list[str] = []
 
 

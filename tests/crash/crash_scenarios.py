@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dmnrag._io import write_jsonl_atomic
 from dmnrag.errors import IndexMissingError
-from dmnrag.index import Index, IndexSettings, build_index, manifest, update_index, upgrade, upgrade_index
-from dmnrag.index.build import EXAMPLES_FILE
+from dmnrag.index import Index, IndexSettings, build_index, manifest, update_index
 from dmnrag.index.update import MAX_SEGMENTS
 from dmnrag.retrieval.dense import DenseSettings
 from dmnrag.testing.fakes import HashEncoder
@@ -25,7 +22,9 @@ NEXT = Document("next", "下一个问题", ("下一个回答",), ("外科",))
 def document(number: int, text: str = "") -> Document:
     """A small document; `text` tells a replacement from the first version."""
     word, other = WORDS[number % 6], WORDS[(number + 2) % 6]
-    return Document(f"d{number}", f"{word}怎么办{text}", (f"{other}要{word}注意{number}",), (("内科", "儿科")[number % 2],))
+    return Document(
+        f"d{number}", f"{word}怎么办{text}", (f"{other}要{word}注意{number}",), (("内科", "儿科")[number % 2],)
+    )
 
 
 def encoder_for(_name: str) -> HashEncoder:
@@ -68,26 +67,8 @@ def _two_former(folder: Path) -> None:
     """A reader kept old generations from being pruned, and is gone now."""
     _built(folder)
     with Index.open(folder):
-        for number in (4, 5, 6):
+        for number in (4, 5):
             add(folder, number)
-
-
-def _double_labels(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-    """A format change made up for the tests: replaces one file and one field."""
-    write_jsonl_atomic(folder / EXAMPLES_FILE, [])
-    return content | {"n_examples": 0}
-
-
-def _upgrade(folder: Path) -> None:
-    steps, version = dict(upgrade.STEPS), manifest.FORMAT_VERSION
-    upgrade.STEPS[version] = _double_labels
-    manifest.FORMAT_VERSION = version + 1
-    try:
-        upgrade_index(folder)
-    finally:
-        upgrade.STEPS.clear()
-        upgrade.STEPS.update(steps)
-        manifest.FORMAT_VERSION = version
 
 
 @dataclass(frozen=True)

@@ -78,12 +78,37 @@ def test_removing_everything_is_refused(folder: Path) -> None:
 
 def test_many_additions_are_joined_into_few_segments(folder: Path) -> None:
     for n in range(2 * MAX_SEGMENTS):
-        update_index(
-            folder, add=[Document(f"n{n}", f"问题{n}", (f"回答{n}的文字",), ("内科",))], encoder_for=fake
-        )
+        update_index(folder, add=[Document(f"n{n}", f"问题{n}", (f"回答{n}的文字",), ("内科",))], encoder_for=fake)
     with Index.open(folder, verify=True) as index:
         assert len(index.manifest.segments) <= MAX_SEGMENTS
         assert index.n_documents == len(DOCUMENTS) + 2 * MAX_SEGMENTS
+
+
+def test_a_document_of_the_held_out_split_is_left_out(folder: Path) -> None:
+    leaking = Document("leak", "别的问题", ("最好戒酒！",), ("内科",))
+    with pytest.raises(DataError, match="all 1 documents"):
+        update_index(folder, add=[leaking], encoder_for=fake)
+    fine = Document("d6", "感冒了怎么办", ("多休息，多喝水。",))
+    report = update_index(folder, add=[leaking, fine], encoder_for=fake)
+    assert (report.n_added, report.left_out, report.n_documents) == (1, ("leak",), 6)
+
+
+def test_gold_that_is_removed_is_no_longer_gold_and_a_replaced_one_stays(folder: Path) -> None:
+    new = Document("d1", "高血压能喝酒吗", ("少喝。",), ("内科",))
+    update_index(folder, add=[new], replace=True, encoder_for=fake)
+    with Index.open(folder) as index:
+        assert index.examples[0].gold_doc_ids == ("d1",)
+    update_index(folder, remove=["d1"])
+    with Index.open(folder, verify=True) as index:
+        assert index.examples[0].gold_doc_ids == ()
+        assert index.examples[0].query.text == "血压高可以饮酒吗"
+
+
+def test_an_update_of_nothing_makes_no_generation(folder: Path) -> None:
+    with pytest.raises(DataError, match="nothing to add and nothing to remove"):
+        update_index(folder)
+    with Index.open(folder) as index:
+        assert index.manifest.generation == 1
 
 
 changes = st.lists(
@@ -107,9 +132,7 @@ def test_any_order_of_additions_and_removals_equals_one_build(
     for step, (kind, what) in enumerate(sequence):
         if isinstance(what, list):
             new = [
-                Document(
-                    f"n{i}", words[i % 6] + str(step), (words[(i + step) % 6] * 2,), DOCUMENTS[i % 5].domain
-                )
+                Document(f"n{i}", words[i % 6] + str(step), (words[(i + step) % 6] * 2,), DOCUMENTS[i % 5].domain)
                 for i in what
             ]
             update_index(base / "changed", add=new, replace=True, encoder_for=fake)

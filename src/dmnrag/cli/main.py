@@ -47,6 +47,9 @@ def _options(
 
 def run() -> None:
     """Entry point: errors raised on purpose become one clear line and an exit code."""
+    # Before torch is loaded: threads that wait by spinning take the cores from other programs. With other work on
+    # the machine encoding was 1.5 to 3 times as fast with this (docs/results.md).
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except DmnragError as error:

@@ -13,11 +13,10 @@ from dmnrag.data.exchange import read_beir_queries, refuse_unasked
 from dmnrag.data.exchange.lines import json_objects
 from dmnrag.errors import DataError
 from dmnrag.experiments.statistics import Evaluation, summarise
-from dmnrag.experiments.systems import PAIRS, available
+from dmnrag.experiments.systems import PAIRS, rank_all
 from dmnrag.metrics import retrieval_measures
 from dmnrag.pipeline import Pipeline
-from dmnrag.retrieval.layers import RetrievalSettings
-from dmnrag.types import Query
+from dmnrag.types import Example, Query
 
 MEASURES = ("recall@3", "recall@10", "MRR@10", "nDCG@10")
 _DEPTH = 10
@@ -75,11 +74,10 @@ def evaluate_foreign(
         for query in judged
     ]
     values = {}
-    for system in available(pipeline.index):
-        rankings = pipeline.search(asked, RetrievalSettings(k=_DEPTH, layer=system.layer, use=system.use))
+    for system, rankings in rank_all(pipeline, [Example(query, ()) for query in asked], _DEPTH).items():
         run = {query.query_id: hits for query, hits in zip(asked, rankings, strict=True)}
         found = retrieval_measures(run, qrels, MEASURES)
-        values[system.name] = {m: [found[m][query.query_id] for query in asked] for m in MEASURES}
+        values[system] = {m: [found[m][query.query_id] for query in asked] for m in MEASURES}
     clusters = repost_groups([query.text for query in asked], [""] * len(asked))
     relevant = {doc_id for of_query in qrels.values() for doc_id, relevance in of_query.items() if relevance > 0}
     ordinals = pipeline.index.table.ordinals(sorted(relevant))

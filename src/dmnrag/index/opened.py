@@ -15,6 +15,7 @@ from dmnrag.errors import ConfigError, DataError, DmnragError, IndexDamagedError
 from dmnrag.index import build, generations
 from dmnrag.index.documents import DocumentStore
 from dmnrag.index.manifest import Manifest, Segment, check_parts
+from dmnrag.index.models import check_models, read_retriever
 from dmnrag.index.settings import IndexSettings, searchable_text
 from dmnrag.retrieval.arrays import open_array
 from dmnrag.retrieval.dense import DenseSettings, FaissDenseIndex
@@ -63,6 +64,7 @@ class Index:
             generation = generations.generation_folder(folder, number)
             manifest = Manifest.load(generation)
             check_parts(generation, manifest.parts, hashes=verify)
+            check_models(folder, manifest.retrievers, hashes=verify)
             return cls(folder, manifest, lease)
         except BaseException:
             lease.close()
@@ -140,7 +142,7 @@ class Index:
                 f"{self.folder} has no retriever {retriever!r} (it has: {known}); search with --layer sparse, "
                 "or build the index again with --encoder"
             )
-        return DenseSettings.from_dict(self.manifest.retrievers[retriever])
+        return read_retriever(self.folder, self.manifest.retrievers[retriever])
 
     def dense(self, retriever: str = build.UNTRAINED) -> FaissDenseIndex:
         """A second layer by name."""

@@ -67,9 +67,7 @@ class Template:
         ):
             pattern = parse_pattern(getattr(self, key), f"template {self.name!r}, {key}")
             self._patterns[key] = pattern
-            faults += [
-                f"{key}: {fault}" for fault in variable_faults(pattern, needed=needed, allowed=allowed)
-            ]
+            faults += [f"{key}: {fault}" for fault in variable_faults(pattern, needed=needed, allowed=allowed)]
         if len({"answer", "answers"} & set(self._patterns["document"].names)) != 1:
             faults.append("document: needs one of {answer} and {answers}")
         if any(len(mark) < 2 or mark.split() != [mark] for mark in self.fence):
@@ -100,9 +98,7 @@ _LIST_KEYS = ("fence", "stop")
 
 def template_names() -> tuple[str, ...]:
     """Names of the shipped templates."""
-    return tuple(
-        sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if ".toml" in entry.name)
-    )
+    return tuple(sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if ".toml" in entry.name))
 
 
 def load_template(name_or_path: str | Path) -> Template:
@@ -134,9 +130,7 @@ def _read(content: bytes, where: str) -> Template:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PromptError(f"template {where}: not a TOML file in UTF-8 ({error})") from error
     faults = [_unknown_key(key) for key in values if key not in _KEYS]
-    faults += [
-        f"missing key {key!r}" for key, item in _KEYS.items() if item.default is MISSING and key not in values
-    ]
+    faults += [f"missing key {key!r}" for key, item in _KEYS.items() if item.default is MISSING and key not in values]
     faults += [fault for key, value in values.items() if key in _KEYS and (fault := _type_fault(key, value))]
     if faults:
         raise PromptError(f"template {where}: " + "; ".join(faults))
@@ -146,9 +140,7 @@ def _read(content: bytes, where: str) -> Template:
 
 def _unknown_key(key: str) -> str:
     near = get_close_matches(key, _KEYS, n=1)
-    return f"unknown key {key!r}" + (
-        f" (did you mean {near[0]!r}?)" if near else f" (allowed: {', '.join(_KEYS)})"
-    )
+    return f"unknown key {key!r}" + (f" (did you mean {near[0]!r}?)" if near else f" (allowed: {', '.join(_KEYS)})")
 
 
 def _type_fault(key: str, value: object) -> str:

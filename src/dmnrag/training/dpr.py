@@ -173,11 +173,17 @@ class _Training:
         )
 
     def _texts(self) -> Texts:
-        """Texts of rows and dev slice; the dev ones come behind."""
+        """Each distinct text of rows and dev slice once; those of the rows keep their numbers."""
+        questions = list(dict.fromkeys((*self._rows.questions, *self._dev.questions)))
+        passages = list(dict.fromkeys((*self._rows.passages, *self._dev.pool)))
+        number_of = {text: number for number, text in enumerate(questions)}
+        self._dev_questions = np.array([number_of[text] for text in self._dev.questions], np.int64)
+        number_of = {text: number for number, text in enumerate(passages)}
+        self._dev_pool = np.array([number_of[text] for text in self._dev.pool], np.int64)
         return prepare_texts(
             self._model,
-            [*self._rows.questions, *self._dev.questions],
-            [*self._rows.passages, *self._dev.pool],
+            questions,
+            passages,
             self._folder / f"frozen-{self._processes.rank}.npy",
             self._settings,
             lambda done, total: self.on_progress("frozen layers", done, total),
@@ -229,10 +235,9 @@ class _Training:
         entry |= {"loss": float(np.mean(losses))} if losses else {}
         if not self._dev.questions:
             return entry
-        n_questions, n_passages = len(self._rows.questions), len(self._rows.passages)
         size = self._settings.mini_batch
-        questions = encode(texts, "query", n_questions + np.arange(len(self._dev.questions)), size)
-        pool = encode(texts, "document", n_passages + np.arange(len(self._dev.pool)), size)
+        questions = encode(texts, "query", self._dev_questions, size)
+        pool = encode(texts, "document", self._dev_pool, size)
         entry["mean_cosine"] = check_vectors(pool, self.state.step)
         return entry | score_vectors(self._dev, questions, pool).to_dict()
 

@@ -1,0 +1,155 @@
+"""Put a trained retriever into an index, beside those it has: plain, joint and "DPR" live side by side.
+
+A new generation gets the vectors of every segment; everything else is linked. The model's folder is there before
+the generation that needs it is named, and goes when no generation needs it any more.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dmnrag._io import delete_folder, fsync_path, link_or_copy, rename
+from dmnrag.errors import ConfigError, DmnragError
+from dmnrag.index import generations
+from dmnrag.index.build import UNTRAINED, Progress, dense_folder, document_file, no_progress, passage_text
+from dmnrag.index.documents import DocumentStore
+from dmnrag.index.manifest import Manifest, describe_part, library_versions
+from dmnrag.index.models import FILES, INFO, MODELS, owned_encoder, owned_model
+from dmnrag.index.opened import Index
+from dmnrag.protocols import Encoder
+from dmnrag.retrieval.dense import DenseSettings, encode_documents, write_vectors
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_STAGING = ".adding"
+"""A model that is being copied; its name is no retriever's."""
+
+
+def add_retriever(
+    folder: Path,
+    name: str,
+    settings: DenseSettings,
+    encoder: Encoder,
+    *,
+    info: Mapping[str, Any] | None = None,
+    model_folder: Path | None = None,
+    on_progress: Progress = no_progress,
+) -> int:
+    """Encode every document anew and switch to a generation that has the retriever; returns its number.
+
+    A retriever of the same name is replaced. Killed at any point the index is as it was, or has the retriever.
+
+    Args:
+        folder: an index.
+        name: of the retriever: letters, digits, `-` and `_`.
+        settings: what is encoded; `encoder` is the model's name unless `model_folder` is given.
+        encoder: the loaded model.
+        info: what is known of the retriever (dev figures), kept in the manifest; JSON-ready.
+        model_folder: becomes a model of the index (files are linked where the disk allows it, else copied).
+        on_progress: called as documents are encoded.
+
+    Raises:
+        ConfigError: an unusable name.
+        IndexLockedError: another process writes there.
+        IndexFolderError: the system refuses to write.
+    """
+    if not _NAME.fullmatch(name) or name == UNTRAINED:
+        raise ConfigError(
+            f"a retriever cannot be called {name!r}: allowed are up to 32 letters, digits, - and _, but not {UNTRAINED!r}"
+        )
+    generations.current_generation(folder)  # a clear error before a lock file is made
+    with generations.stage_generation(folder) as stage, Index.open(folder) as index:
+        _write_all(stage, index, name, settings, encoder, on_progress)
+        entry: dict[str, Any] = settings.to_dict() | {INFO: dict(info or {})}
+        try:
+            if model_folder is not None:
+                model = f"dpr-{name}-{stage.number:06d}"
+                entry["encoder"] = owned_encoder(model)
+                entry[INFO][FILES] = _take_model(folder, model_folder, model)
+            _commit(stage, index, name, entry)
+            generations.prune(folder)
+        finally:
+            _delete_unused_models(folder)
+    return stage.number
+
+
+def _write_all(
+    stage: generations.Staging,
+    index: Index,
+    name: str,
+    settings: DenseSettings,
+    encoder: Encoder,
+    on_progress: Progress,
+) -> None:
+    former = generations.generation_folder(index.folder, index.manifest.generation)
+    own = f"dense/{name}/"
+    stage.link(former, index.manifest.parts, lambda part: not part.startswith(own))
+    start = done = 0
+
+    def report(n_more: int) -> None:
+        nonlocal done
+        done += n_more
+        on_progress("vectors", done, len(index.table))
+
+    for segment in index.manifest.segments:
+        store = DocumentStore([document_file(former, segment.name)])
+        live = index.table.live[start : start + len(store)]
+        # A removed document keeps its place, but nothing of it is encoded.
+        texts = [passage_text(document, settings) if alive else "" for document, alive in zip(store, live, strict=True)]
+        write_vectors(dense_folder(stage.path, name, segment.name), encode_documents(texts, encoder, report), settings)
+        start += len(store)
+
+
+def _take_model(folder: Path, source: Path, model: str) -> dict[str, Any]:
+    """The model's files under its final name, each with size and hash."""
+    home = folder / MODELS
+    home.mkdir(exist_ok=True)
+    staging, target = home / _STAGING, home / model
+    for leftover in (staging, target):
+        delete_folder(leftover)
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            copied = staging / path.relative_to(source)
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            link_or_copy(path, copied)
+            fsync_path(copied)
+    files = [path for path in sorted(staging.rglob("*")) if path.is_file()]
+    parts = {path.relative_to(staging).as_posix(): describe_part(path).model_dump() for path in files}
+    for path in sorted((p for p in staging.rglob("*") if p.is_dir()), reverse=True):
+        fsync_path(path)
+    fsync_path(staging)
+    rename(staging, target)
+    fsync_path(folder)
+    return parts
+
+
+def _commit(stage: generations.Staging, index: Index, name: str, entry: dict[str, Any]) -> None:
+    stage.commit(
+        index.manifest.model_copy(
+            update={
+                "generation": stage.number,
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "library_versions": library_versions(),
+                "retrievers": index.manifest.retrievers | {name: entry},
+                "parts": stage.parts(),
+            }
+        )
+    )
+
+
+def _delete_unused_models(folder: Path) -> None:
+    """Delete models that no generation on disk needs, and copies that were not finished."""
+    home = folder / MODELS
+    if not home.is_dir():
+        return
+    needed: set[str | None] = set()
+    try:
+        for number in generations.generation_numbers(folder):
+            manifest = Manifest.load(generations.generation_folder(folder, number))
+            needed |= {owned_model(entry["encoder"]) for entry in manifest.retrievers.values()}
+    except DmnragError:
+        return  # what a generation needs cannot be told now: delete nothing
+    for path in home.iterdir():
+        if path.name == _STAGING or (path.name.startswith("dpr-") and path.name not in needed):
+            delete_folder(path)
