@@ -30,8 +30,7 @@ def text_pairs(n_pairs: int) -> list[tuple[list[str], list[str]]]:
     random = Random(0)
     starts = [random.randrange(len(corpus) - 2 * LENGTH) for _ in range(n_pairs)]
     return [
-        (tokenize_words(corpus[s : s + LENGTH]), tokenize_words(corpus[s + LENGTH : s + 2 * LENGTH]))
-        for s in starts
+        (tokenize_words(corpus[s : s + LENGTH]), tokenize_words(corpus[s + LENGTH : s + 2 * LENGTH])) for s in starts
     ]
 
 

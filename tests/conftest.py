@@ -1,7 +1,6 @@
 """Fixtures that every test may use, and the rule that nothing is skipped where all is there."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,6 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("no ../shared beside this checkout")
     return SHARED
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A terminal of fixed width without colours."""
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("NO_COLOR", "1")
-    yield
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

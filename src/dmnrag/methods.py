@@ -55,7 +55,5 @@ def find_method(name: str) -> Method:
     if found is None:
         near = difflib.get_close_matches(name.lower(), by_name, n=1)
         hint = f" Did you mean {by_name[near[0]].name}?" if near else ""
-        raise ConfigError(
-            f"there is no method {name!r}: allowed are {', '.join(m.name for m in METHODS)}.{hint}"
-        )
+        raise ConfigError(f"there is no method {name!r}: allowed are {', '.join(m.name for m in METHODS)}.{hint}")
     return found

@@ -293,12 +293,11 @@ def check_question(query: Query) -> None:
         QueryError: empty, only punctuation or emoji, or far too long.
     """
     if not _HAS_WORD.search(query.text):
-        raise QueryError(
-            f"the question {query.text[:40]!r} holds no word: write it in letters, digits or characters"
-        )
+        raise QueryError(f"the question {query.text[:40]!r} holds no word: write it in letters, digits or characters")
     if len(query.text) > MAX_QUESTION_CHARACTERS:
         raise QueryError(
-            f"the question has {len(query.text):,} characters, at most {MAX_QUESTION_CHARACTERS:,} are allowed: shorten it"
+            f"the question has {len(query.text):,} characters, at most {MAX_QUESTION_CHARACTERS:,} are allowed: "
+            "shorten it"
         )
 
 

@@ -65,9 +65,7 @@ class Encoder(Protocol):
 
     def encode_queries(self, texts: Sequence[str]) -> FloatMatrix: ...
 
-    def encode_passages(
-        self, texts: Sequence[str], progress: Callable[[int], None] | None = None
-    ) -> FloatMatrix:
+    def encode_passages(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> FloatMatrix:
         """(n_texts, dimension). `progress` is called with the number of texts done since the last call."""
         ...
 

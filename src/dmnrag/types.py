@@ -80,9 +80,7 @@ class DomainUse:
 
     def __post_init__(self) -> None:
         if not 0 <= self.weight < float("inf"):
-            raise ConfigError(
-                f"domain weight {self.weight!r} is not usable: allowed are numbers from 0 (off) upwards"
-            )
+            raise ConfigError(f"domain weight {self.weight!r} is not usable: allowed are numbers from 0 (off) upwards")
 
 
 JOINT = DomainUse()

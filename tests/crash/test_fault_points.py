@@ -6,7 +6,9 @@ reports an I/O error once. The default tier takes a sample over all scenarios, t
 
 import errno
 import os
+import random
 import re
+import resource
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,12 +17,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from crash_scenarios import SCENARIOS, Scenario, Snapshot, go_on, snapshot
+from crash_scenarios import SCENARIOS, Scenario, Snapshot, build, encoder_for, go_on, snapshot
 
 from dmnrag import _io
-from dmnrag.errors import DmnragError
+from dmnrag.errors import DmnragError, IndexFolderError
+from dmnrag.index import update_index
 from dmnrag.index.generations import is_index
 from dmnrag.index.manifest import FILE_NAME, Manifest
+from dmnrag.types import Document
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
@@ -217,3 +221,23 @@ def test_a_first_build_that_was_killed_leaves_no_index_and_can_be_repeated(
     assert not is_index(folder)
     assert list(folder.glob(".CURRENT.*.tmp"))
     go_on(folder, None)
+
+
+@pytest.mark.parametrize("limit", [3_000, 20_000, 60_000])
+def test_a_file_that_the_system_cuts_short_is_a_clear_error_and_changes_nothing(tmp_path: Path, limit: int) -> None:
+    """A real refusal in the middle of a file: of the documents, the postings or the vectors, by the limit."""
+    folder = tmp_path / "index"
+    build(folder, 1, 2)
+    before = snapshot(folder)
+    chance = random.Random(limit)
+    words = ("".join(chance.choices("头疼脑热咳嗽发烧胃痛心慌", k=20)) for _ in range(3000))
+    documents = [Document(f"n{n}", word, (word[::-1],)) for n, word in enumerate(words)]
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, former[1]))
+    try:
+        with pytest.raises(IndexFolderError, match=r"nothing in it was changed.*larger than allowed"):
+            update_index(folder, add=documents, encoder_for=encoder_for)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    assert snapshot(folder) == before
+    go_on(folder, before)

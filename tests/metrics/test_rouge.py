@@ -15,9 +15,7 @@ from dmnrag.metrics import RougeScores, RougeVariant, best_rouge, rouge, score_t
 from dmnrag.text import tokenize_characters, tokenize_words
 
 # Marks stand alone, as segmenters give them; rouge-chinese splits tokens that hold such marks inside.
-TOKENS = st.lists(
-    st.sampled_from(["心", "心梗", "的", "a", "bb", "。", "？", "”", ",", "......"]), max_size=25
-)
+TOKENS = st.lists(st.sampled_from(["心", "心梗", "的", "a", "bb", "。", "？", "”", ",", "......"]), max_size=25)
 LATIN_TOKENS = st.lists(st.sampled_from(["a", "b", "heart", "attack", "7"]), max_size=25)
 VARIANTS: tuple[RougeVariant, ...] = ("clipped", "unique")
 
@@ -87,9 +85,7 @@ def test_clipped_equals_rouge_score(candidate: list[str], reference: list[str]) 
 
 
 @given(TOKENS, TOKENS, st.sampled_from(VARIANTS))
-def test_figures_are_symmetric_and_between_zero_and_one(
-    a: list[str], b: list[str], variant: RougeVariant
-) -> None:
+def test_figures_are_symmetric_and_between_zero_and_one(a: list[str], b: list[str], variant: RougeVariant) -> None:
     ours = rouge(a, b, variant)
     assert ours == rouge(b, a, variant)
     assert all(0 <= value <= 1 for value in (ours.rouge1, ours.rouge2, ours.rouge_l))

@@ -76,9 +76,7 @@ def test_permutation_p_by_hand() -> None:
 def test_permutation_p_agrees_with_scipy() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.random(10), rng.random(10) - 0.15
-    exact = stats.permutation_test(
-        (a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=5000
-    )
+    exact = stats.permutation_test((a, b), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=5000)
     ours = paired_difference(a.tolist(), b.tolist(), resamples=20_000)
     assert ours.p == pytest.approx(exact.pvalue, abs=0.015)
 
@@ -151,9 +149,7 @@ def coverage(trials: int, n_clusters: int, *, use_clusters: bool) -> float:
     held = 0
     for seed in range(trials):
         values = np.repeat(rng.normal(size=n_clusters), 4) + 0.5 * rng.normal(size=4 * n_clusters)
-        interval = bootstrap_mean(
-            values.tolist(), clusters=names if use_clusters else None, resamples=400, seed=seed
-        )
+        interval = bootstrap_mean(values.tolist(), clusters=names if use_clusters else None, resamples=400, seed=seed)
         assert interval.low is not None
         assert interval.high is not None
         held += interval.low <= 0 <= interval.high
@@ -177,9 +173,7 @@ def test_permutation_p_is_uniform_without_a_difference() -> None:
     for seed in range(1500):
         differences = np.repeat(rng.normal(size=20), 2)
         names = [str(i // 2) for i in range(40)]
-        p_values.append(
-            paired_difference(differences.tolist(), [0.0] * 40, clusters=names, resamples=400, seed=seed).p
-        )
+        p_values.append(paired_difference(differences.tolist(), [0.0] * 40, clusters=names, resamples=400, seed=seed).p)
     for level in (0.05, 0.2, 0.5):
         # standard error at .5 is .013
         assert np.mean(np.array(p_values) <= level) == pytest.approx(level, abs=0.04)

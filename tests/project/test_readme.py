@@ -73,7 +73,5 @@ def test_links_in_the_documentation_lead_somewhere() -> None:
 
 
 def test_python_examples_in_the_readme_compile() -> None:
-    for block in re.findall(
-        r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
-    ):
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL):
         compile(block, "README.md", "exec")

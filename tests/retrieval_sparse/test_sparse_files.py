@@ -9,8 +9,8 @@ from sparse_builder import Row, Words, table_of, write_rows
 
 from dmnrag import _io
 from dmnrag.errors import IndexDamagedError, IndexFolderError
-from dmnrag.retrieval.sparse import Bm25Settings, EmbeddedSparseIndex, write_segment
 from dmnrag.retrieval.arrays import ArrayWriter, open_array
+from dmnrag.retrieval.sparse import Bm25Settings, EmbeddedSparseIndex, write_segment
 from dmnrag.retrieval.sparse.segment import TermList
 
 ROWS: list[Row] = [("d1", "rest helps", ("heart",)), ("d2", "pain at night", ())]

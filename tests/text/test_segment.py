@@ -47,9 +47,7 @@ def test_mixed_gives_words_and_then_pairs() -> None:
     assert terms("心肌梗死 CT", "mixed") == ["心肌", "梗死", "心肌梗死", "ct", "心肌", "肌梗", "梗死"]
 
 
-@pytest.mark.parametrize(
-    "run", ["𠀀𠀁𠀂", "㐀㐁㐂", "\ufa0e\ufa0f\ufa11", "ひらが", "カナー", "한국어", "人々が"]
-)
+@pytest.mark.parametrize("run", ["𠀀𠀁𠀂", "㐀㐁㐂", "\ufa0e\ufa0f\ufa11", "ひらが", "カナー", "한국어", "人々が"])
 def test_every_script_without_spaces_gives_pairs(run: str) -> None:
     assert terms(run) == [run[:2], run[1:]]
 

@@ -44,9 +44,7 @@ def test_settings_that_cannot_be_used_are_named(content: dict[str, Any], message
 
 
 def test_dictionary_files_may_have_the_columns_of_jieba(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, "\ufeff# mine\n心梗 3 n\n门冬胰岛素 5\r\n云计算 n\nvitamin c\n\n 房颤 # short\nc#\n"
-    )
+    path = write(tmp_path, "\ufeff# mine\n心梗 3 n\n门冬胰岛素 5\r\n云计算 n\nvitamin c\n\n 房颤 # short\nc#\n")
     settings = SegmenterSettings.from_files("jieba", dictionary=path)
     assert settings.dictionary == ("心梗", "门冬胰岛素", "云计算", "vitamin c", "房颤", "c#")
 
@@ -71,9 +69,7 @@ def test_word_lists_are_read_in_either_encoding(tmp_path: Path, encoding: str) -
         ("stop_words", b"\xb5\xc4\n\xff\xff\n", r"line 2 \(byte 3\): neither UTF-8 nor GB18030"),
     ],
 )
-def test_lines_that_cannot_be_used_are_named(
-    tmp_path: Path, kind: str, content: str | bytes, message: str
-) -> None:
+def test_lines_that_cannot_be_used_are_named(tmp_path: Path, kind: str, content: str | bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         SegmenterSettings.from_files("bigram", **{kind: write(tmp_path, content)})  # type: ignore[arg-type]
 

@@ -20,7 +20,7 @@ N_SCORED = 10
 """Held-out questions whose answers are scored: few, so that the demo ends within minutes."""
 N_SHOWN = 3
 _DEPTH = 10
-_MAX_TOKENS = 64
+_MAX_TOKENS = 48
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ answer, and, where the corpus names gold documents, recall and MRR.
 """
 
 from collections.abc import Callable, Sequence
-
 from typing import Literal
 
 from dmnrag.experiments.systems import Rankings
@@ -19,7 +18,10 @@ K = 3
 
 _GOLD_MEASURES = ("recall@3", "MRR@10")
 
-SEGMENTATIONS: dict[Segmentation, Callable[[str], list[str]]] = {"word": tokenize_words, "character": tokenize_characters}
+SEGMENTATIONS: dict[Segmentation, Callable[[str], list[str]]] = {
+    "word": tokenize_words,
+    "character": tokenize_characters,
+}
 """How ROUGE cuts text; every figure names which."""
 
 Values = dict[str, list[float | None]]
@@ -59,12 +61,7 @@ def _best_rouge(
     examples: Sequence[Example], top: Sequence[Sequence[Document]], segmentation: Segmentation
 ) -> list[float | None]:
     tokenize = SEGMENTATIONS[segmentation]
-    pairs = [
-        (i, answer)
-        for i, documents in enumerate(top)
-        for document in documents
-        for answer in document.answers
-    ]
+    pairs = [(i, answer) for i, documents in enumerate(top) for document in documents for answer in document.answers]
     found = score_texts(
         [answer for _, answer in pairs],
         [list(examples[i].references) for i, _ in pairs],

@@ -17,9 +17,7 @@ from dmnrag.types import Example
 _DEPTH = 10
 
 
-def evaluate_retrieval(
-    pipeline: Pipeline, *, pool: bool = True, on_progress: Progress = no_progress
-) -> Evaluation:
+def evaluate_retrieval(pipeline: Pipeline, *, pool: bool = True, on_progress: Progress = no_progress) -> Evaluation:
     """Every system on the held-out questions: in the index, and with `pool` on the answer pool too.
 
     Raises:
@@ -57,7 +55,8 @@ def held_out(index: Index) -> list[Example]:
     """
     if not index.examples:
         raise ConfigError(
-            f"{index.folder} has no held-out questions to evaluate on; build it with --test-size 0.2 (a share of the rows)"
+            f"{index.folder} has no held-out questions to evaluate on; "
+            "build it with --test-size 0.2 (a share of the rows)"
         )
     return index.examples
 

@@ -88,9 +88,7 @@ def summarise(
     return Evaluation(len(clusters), rows, comparisons)
 
 
-def _contrast(
-    a: str, b: str, metric: str, values: Values, clusters: Sequence[str], seed: int
-) -> list[Contrast]:
+def _contrast(a: str, b: str, metric: str, values: Values, clusters: Sequence[str], seed: int) -> list[Contrast]:
     columns = zip(values[a][metric], values[b][metric], clusters, strict=True)
     both = [(x, y, c) for x, y, c in columns if x is not None and y is not None]
     if not both:

@@ -5,8 +5,9 @@ the generation that needs it is named, and goes when no generation needs it any 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,14 @@ def add_retriever(
     """
     if not _NAME.fullmatch(name) or name == UNTRAINED:
         raise ConfigError(
-            f"a retriever cannot be called {name!r}: allowed are up to 32 letters, digits, - and _, but not {UNTRAINED!r}"
+            f"a retriever cannot be called {name!r}: allowed are up to 32 letters, digits, - and _, "
+            f"but not {UNTRAINED!r}"
         )
     generations.current_generation(folder)  # a clear error before a lock file is made
     with generations.stage_generation(folder) as stage, Index.open(folder) as index:
-        _write_all(stage, index, name, settings, encoder, on_progress)
+        former, own = generations.generation_folder(folder, index.manifest.generation), f"dense/{name}/"
+        stage.link(former, index.manifest.parts, lambda part: not part.startswith(own))
+        encode_segments(index, settings, encoder, partial(dense_folder, stage.path, name), on_progress)
         entry: dict[str, Any] = settings.to_dict() | {INFO: dict(info or {})}
         try:
             if model_folder is not None:
@@ -74,17 +78,24 @@ def add_retriever(
     return stage.number
 
 
-def _write_all(
-    stage: generations.Staging,
+def encode_segments(
     index: Index,
-    name: str,
     settings: DenseSettings,
     encoder: Encoder,
-    on_progress: Progress,
-) -> None:
-    former = generations.generation_folder(index.folder, index.manifest.generation)
-    own = f"dense/{name}/"
-    stage.link(former, index.manifest.parts, lambda part: not part.startswith(own))
+    folder_of: Callable[[str], Path],
+    on_progress: Progress = no_progress,
+) -> list[Path]:
+    """Write the vectors of all segments of an index; returns their folders in order.
+
+    Args:
+        index: whose documents are encoded.
+        settings: what is read of a document.
+        encoder: the loaded model.
+        folder_of: where the vectors of a segment go, by the segment's name.
+        on_progress: called as documents are encoded.
+    """
+    generation = generations.generation_folder(index.folder, index.manifest.generation)
+    folders: list[Path] = []
     start = done = 0
 
     def report(n_more: int) -> None:
@@ -93,12 +104,14 @@ def _write_all(
         on_progress("vectors", done, len(index.table))
 
     for segment in index.manifest.segments:
-        store = DocumentStore([document_file(former, segment.name)])
+        store = DocumentStore([document_file(generation, segment.name)])
         live = index.table.live[start : start + len(store)]
         # A removed document keeps its place, but nothing of it is encoded.
         texts = [passage_text(document, settings) if alive else "" for document, alive in zip(store, live, strict=True)]
-        write_vectors(dense_folder(stage.path, name, segment.name), encode_documents(texts, encoder, report), settings)
+        folders.append(folder_of(segment.name))
+        write_vectors(folders[-1], encode_documents(texts, encoder, report), settings)
         start += len(store)
+    return folders
 
 
 def _take_model(folder: Path, source: Path, model: str) -> dict[str, Any]:

@@ -112,9 +112,7 @@ def _ir_measures_name(name: str) -> str:
     )
 
 
-def _scored(
-    run: Mapping[str, Sequence[Hit]], qrels: Mapping[str, Mapping[str, int]], library: Any
-) -> list[Any]:
+def _scored(run: Mapping[str, Sequence[Hit]], qrels: Mapping[str, Mapping[str, int]], library: Any) -> list[Any]:
     """ir_measures' rows for the judged queries, with scores n, n - 1, ..., 1."""
     rows = []
     for query_id in qrels:

@@ -46,9 +46,7 @@ class RougeResult:
     """One for each candidate, in order."""
 
 
-def rouge(
-    candidate: Sequence[str], reference: Sequence[str], variant: RougeVariant = "clipped"
-) -> RougeScores:
+def rouge(candidate: Sequence[str], reference: Sequence[str], variant: RougeVariant = "clipped") -> RougeScores:
     """ROUGE of one candidate against one reference, both as tokens.
 
     Equal texts score 1 and an empty text 0; a text of one token has no bigram, so its ROUGE-2 is 0.
@@ -62,9 +60,7 @@ def rouge(
     elif variant == "unique":
         f1 = _unique_f1
     else:
-        raise ConfigError(
-            f"unknown ROUGE variant {variant!r}: allowed are {', '.join(get_args(RougeVariant))}"
-        )
+        raise ConfigError(f"unknown ROUGE variant {variant!r}: allowed are {', '.join(get_args(RougeVariant))}")
     # rapidfuzz compares tokens by their 64-bit hash; numbering them first would cost four times the LCS.
     common = LCSseq.similarity(candidate, reference)
     return RougeScores(

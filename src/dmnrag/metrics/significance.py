@@ -95,9 +95,7 @@ def paired_difference(
     _check_settings(resamples, confidence)
     first, second = _checked(a), _checked(b)
     if len(first) != len(second):
-        raise DataError(
-            f"{len(first)} values against {len(second)}: a paired comparison needs the same items"
-        )
+        raise DataError(f"{len(first)} values against {len(second)}: a paired comparison needs the same items")
     differences = first - second
     sums, sizes = _by_cluster(differences, clusters)
     low, high = _bootstrap_interval(sums, sizes, resamples, seed, confidence)

@@ -50,8 +50,7 @@ def to_simplified(text: str) -> str:
     if not _NOT_FOR_OPENCC.search(text):
         return str(_converter().convert(text))
     return "".join(
-        part if _NOT_FOR_OPENCC.match(part) else str(_converter().convert(part))
-        for part in _NOT_FOR_OPENCC.split(text)
+        part if _NOT_FOR_OPENCC.match(part) else str(_converter().convert(part)) for part in _NOT_FOR_OPENCC.split(text)
     )
 
 

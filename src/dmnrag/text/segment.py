@@ -87,9 +87,7 @@ def _cutter(name: str, words: frozenset[str]) -> Cutter:
 def _usable(word: str, clean: Callable[[str], str]) -> str:
     cleaned = clean(word)
     if not makes_term(cleaned):
-        raise ConfigError(
-            f"the dictionary or synonym word {word!r} has no letter, digit or ideograph; remove it"
-        )
+        raise ConfigError(f"the dictionary or synonym word {word!r} has no letter, digit or ideograph; remove it")
     return cleaned
 
 

@@ -66,14 +66,10 @@ class SegmenterSettings:
         if "synonyms" in values:
             groups = values["synonyms"]
             if not isinstance(groups, list | tuple):
-                raise ConfigError(
-                    f"segmenter setting 'synonyms' is {groups!r}: a list of lists of strings is needed"
-                )
+                raise ConfigError(f"segmenter setting 'synonyms' is {groups!r}: a list of lists of strings is needed")
             values["synonyms"] = tuple(_strings("synonyms", group) for group in groups)
         if not isinstance(values.get("simplify", False), bool):
-            raise ConfigError(
-                f"segmenter setting 'simplify' is {values['simplify']!r}: true or false is needed"
-            )
+            raise ConfigError(f"segmenter setting 'simplify' is {values['simplify']!r}: true or false is needed")
         return cls(**values)
 
     @classmethod

@@ -64,9 +64,7 @@ def read_synonyms(path: Path) -> tuple[tuple[str, ...], ...]:
             _check_word(form, path, number)
             former = line_of.setdefault(normalise(form), number)
             if former != number:
-                raise DataError(
-                    f"{path}, line {number}: {form!r} also stands in line {former}; join the two groups"
-                )
+                raise DataError(f"{path}, line {number}: {form!r} also stands in line {former}; join the two groups")
         groups.append(forms)
     return tuple(groups)
 

@@ -5,7 +5,7 @@ stays among the passages of the other side, as no test answer does in training. 
 slice's own answers come last in the pool.
 """
 
-import random
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,7 +69,8 @@ def split_dev(instances: Sequence[DprInstance], settings: DprSettings) -> tuple[
     """The instances to train on, and the dev slice.
 
     Whole groups of near-identical posts are taken in random order until there are `settings.dev_questions`, at
-    most a fifth of the instances; a group that would exceed that is passed over.
+    most a fifth of the instances; a group that would exceed that is passed over. The order hangs on the texts, so
+    a set that was mined anew for the same questions gives the same slice.
     """
     n_wanted = min(settings.dev_questions, int(_LARGEST_SHARE * len(instances)))
     chosen = _choose(instances, n_wanted, settings.seed) if n_wanted else set()
@@ -88,10 +89,8 @@ def _choose(instances: Sequence[DprInstance], n_wanted: int, seed: int) -> set[i
     members: dict[int, list[int]] = {}
     for place, group in enumerate(groups):
         members.setdefault(group, []).append(place)
-    order = list(members)
-    random.Random(f"dev {seed}").shuffle(order)
     chosen: set[int] = set()
-    for group in order:
+    for group in sorted(members, key=lambda g: min(_draw(seed, instances[place].question) for place in members[g])):
         if len(chosen) + len(members[group]) <= n_wanted:
             chosen.update(members[group])
     return chosen
@@ -113,14 +112,19 @@ def _dev_set(dev: Sequence[DprInstance], train: Sequence[DprInstance], settings:
     others = [context for instance in train for context in instance.positive_ctxs]
     fillers = [context for key, context in _distinct(others).items() if key not in golds]
     if settings.dev_pool:
-        n_fillers = max(0, settings.dev_pool - len(golds))
-        fillers = random.Random(f"pool {settings.seed}").sample(fillers, min(n_fillers, len(fillers)))
+        drawn = sorted(fillers, key=lambda context: _draw(settings.seed, context.text))
+        fillers = drawn[: max(0, settings.dev_pool - len(golds))]
     place = {key: len(fillers) + number for number, key in enumerate(golds)}
     return DevSet(
         tuple(question_text(instance, with_domain=settings.domain_in_question) for instance in dev),
         tuple(frozenset(place[comparable(c.text)] for c in instance.positive_ctxs) for instance in dev),
         tuple(passage_text(context) for context in (*fillers, *golds.values())) if dev else (),
     )
+
+
+def _draw(seed: int, text: str) -> bytes:
+    """A number as good as random that belongs to the text."""
+    return hashlib.sha256(f"{seed} {text}".encode()).digest()
 
 
 def _distinct(contexts: Sequence[DprContext]) -> dict[str, DprContext]:

@@ -142,8 +142,7 @@ class _Training:
         gradients = GradientStep(self._model, texts, self._settings, self._processes)
         for batch in self._batches_left():
             self._step(gradients, batch)
-            self._after_step(texts)
-            if self.state.finished:
+            if self._after_step(texts):
                 break
 
     def _batches_left(self) -> Iterator[Batch]:
@@ -206,12 +205,14 @@ class _Training:
         self.state.losses.append(loss)
         self.on_progress("training", self.state.step, self._n_steps)
 
-    def _after_step(self, texts: Texts) -> None:
+    def _after_step(self, texts: Texts) -> bool:
+        """Measure or save when it is time; whether the run is over."""
         last = self.state.step == self._n_steps
         if last or self.state.step % self._every == 0:
             self._measure_and_keep(texts)
         elif self.state.step % self._settings.checkpoint_steps == 0:
             self._save(is_best=False)
+        return self.state.finished
 
     def _measure_and_keep(self, texts: Texts) -> None:
         """Measure, decide whether to go on, and save all that."""

@@ -3,7 +3,7 @@
 Every passage of a batch is a candidate for each of its questions: other rows' golds are the in-batch negatives
 (Karpukhin et al. 2020), mined negatives serve all rows. A passage that is right for a question, as the positive
 of another row with the same question or because its text equals one of the question's positives, never counts
-as wrong for it. Knows texts and numbers, nothing of models.
+as wrong for it; nor does a passage of a document that the instance lists as right (`right_ids`). Knows texts and numbers, nothing of models.
 """
 
 from collections.abc import Iterator, Sequence
@@ -69,30 +69,53 @@ def passage_text(context: DprContext) -> str:
 
 def compile_rows(instances: Sequence[DprInstance], settings: DprSettings) -> Rows:
     """Number the texts and find what is right for each question."""
-    questions: dict[str, int] = {}
-    passages: dict[str, int] = {}
-    keys: dict[str, int] = {}
-    key_of: list[int] = []
-
-    def passage(context: DprContext) -> int:
-        number = passages.setdefault(passage_text(context), len(passages))
-        if number == len(key_of):
-            key_of.append(keys.setdefault(comparable(context.text), len(keys)))
-        return number
-
+    numbering = _Numbering()
     right_by_question: dict[str, set[int]] = {}
     found = []
     for instance in instances:
         lists = (instance.positive_ctxs, instance.negative_ctxs, instance.hard_negative_ctxs)
-        positives, negatives, hard = (tuple(map(passage, contexts)) for contexts in lists)
-        question = questions.setdefault(
-            question_text(instance, with_domain=settings.domain_in_question), len(questions)
-        )
+        positives, negatives, hard = (tuple(map(numbering.passage, contexts)) for contexts in lists)
+        question = numbering.question(question_text(instance, with_domain=settings.domain_in_question))
         right = right_by_question.setdefault(comparable(instance.question), set())
-        right.update(key_of[number] for number in positives)
-        found.append((Row(question, positives, negatives, hard, frozenset()), right))
-    rows = [replace(row, right=frozenset(right)) for row, right in found]
-    return Rows(list(questions), list(passages), key_of, rows)
+        right.update(numbering.key_of[number] for number in positives)
+        found.append((Row(question, positives, negatives, hard, frozenset()), right, _right_ids(instance)))
+    by_id = numbering.keys_by_id
+    rows = [
+        replace(row, right=frozenset(right).union(*(by_id.get(passage_id, ()) for passage_id in passage_ids)))
+        for row, right, passage_ids in found
+    ]
+    return Rows(list(numbering.questions), list(numbering.passages), numbering.key_of, rows)
+
+
+class _Numbering:
+    """Gives each distinct text a number, and each passage a key of what it says."""
+
+    def __init__(self) -> None:
+        self.questions: dict[str, int] = {}
+        self.passages: dict[str, int] = {}
+        self.key_of: list[int] = []
+        self.keys_by_id: dict[str, set[int]] = {}
+        self._keys: dict[str, int] = {}
+
+    def question(self, text: str) -> int:
+        return self.questions.setdefault(text, len(self.questions))
+
+    def passage(self, context: DprContext) -> int:
+        number = self.passages.setdefault(passage_text(context), len(self.passages))
+        if number == len(self.key_of):
+            self.key_of.append(self._keys.setdefault(comparable(context.text), len(self._keys)))
+        # A document's further answers are passages `ID#2`, `ID#3`, ...
+        for passage_id in {context.passage_id, context.passage_id.rpartition("#")[0]} - {""}:
+            self.keys_by_id.setdefault(passage_id, set()).add(self.key_of[number])
+        return number
+
+
+def _right_ids(instance: DprInstance) -> list[str]:
+    """Documents that the set's maker knows to be right for the question: its own and its re-posts'."""
+    listed = instance.extra.get("right_ids")
+    if not isinstance(listed, list):
+        return []
+    return [name for name in (instance.extra.get("query_id"), *listed) if isinstance(name, str)]
 
 
 def n_batches(rows: Rows, settings: DprSettings) -> int:

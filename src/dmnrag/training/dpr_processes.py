@@ -14,8 +14,10 @@ class Processes:
         self.rank = 0
         self.device: str | None = None
         if self.n > 1:
-            state = require("accelerate", "llm").PartialState()
-            self.rank, self.device = state.process_index, str(state.device)
+            # Without `cpu`, accelerate looks for accelerators only and leaves processes on CPUs alone.
+            has_gpu = require("torch", "dense").cuda.is_available()
+            self._state = require("accelerate", "llm").PartialState(cpu=not has_gpu)
+            self.rank, self.device = self._state.process_index, str(self._state.device)
 
     @property
     def first(self) -> bool:
@@ -45,4 +47,4 @@ class Processes:
     def wait(self) -> None:
         """Go on when all are here."""
         if self.n > 1:
-            require("accelerate", "llm").PartialState().wait_for_everyone()
+            self._state.wait_for_everyone()

@@ -1,0 +1,179 @@
+"""What a training set of the retriever is built with. Kept in its data card, so that it can be built again.
+
+Figures in the docstrings: 4,893 training rows of a medical forum (one question, one answer, 11 departments) and
+1,234 legal rows, first layer joint, 384-dimensional multilingual-e5-small; pairs were read by a person.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from typing import Any, Literal, get_args
+
+from dmnrag.errors import ConfigError
+
+FirstLayer = Literal["joint", "plain", "none"]
+PassageKind = Literal["answer", "question-part+answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """What keeps a right answer from becoming a negative. None or False turns a guard off."""
+
+    reposts: bool = True
+    """The golds of the question's re-posts (`dmnrag.data.reposts`) are never negatives."""
+    question: float | None = 0.5
+    """Least Jaccard index of character bigrams from which another question counts as the same. Beyond re-posts this
+    removes 0.4 % of ranks 1 to 3 and nothing below rank 10."""
+    answer: float | None = 0.5
+    """Least Jaccard index from which an answer nearly equals a gold of the question or of one of its re-posts; one
+    that contains a gold, or is contained in it, is dropped too."""
+    meaning: float | None = 4.0
+    """Least nearness to the gold answer in the encoder's space, in standard deviations above the nearness of a
+    random answer: cosines of most encoders lie so close together that no fixed cosine serves two corpora. Of
+    medical pairs from 4 on, 7 of 10 read were right or nearly so, between 3 and 4, 4 of 10. In the more diverse legal
+    corpus it takes close topics (0 of 8 right), at a cost of 0.04 % of ranks 51 to 200."""
+    rouge: float | None = 0.5
+    """Least ROUGE-L (F1, characters) against the gold answer. Below, most medical pairs share a closing phrase."""
+    promote: float | None = None
+    """A candidate from this value of `meaning` on is not dropped but becomes a further positive. Off: even the
+    highest values hold copied paragraphs that answer another question."""
+    margin: float | None = None
+    """Drop candidates whose score is above this share of the score that the same ranking gives to the question's
+    own document (Moreira et al. 2024, NV-Retriever, use .95). For rankings that do not read the question in its
+    own document, such as a trained retriever's; where that document is not in the list, nothing is dropped."""
+
+    def __post_init__(self) -> None:
+        _check(self, _GUARD_RULES)
+        if self.promote is not None and (self.meaning is None or self.promote < self.meaning):
+            raise ConfigError(
+                f"guard promote is {self.promote!r} with meaning at {self.meaning!r}: it promotes what `meaning` "
+                "would drop, so give a meaning at most as high"
+            )
+
+    @classmethod
+    def off(cls) -> "GuardSettings":
+        """No guard, to measure what they are worth."""
+        return cls(reposts=False, question=None, answer=None, meaning=None, rouge=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSetSettings:
+    """Settings of one training set: positives : negatives : hard negatives = 1 : 2 : 2 unless said otherwise."""
+
+    first_layer: FirstLayer = "joint"
+    """Which ranking hard negatives come from: with the domain, without it, or no hard negatives (round 0 of
+    iterative mining)."""
+    negatives: int = 2
+    """Golds of other questions, drawn at random, for each positive (RocketQA)."""
+    hard_negatives: int = 2
+    """Hard negatives for each positive."""
+    max_positives: int = 2
+    """The gold and further right answers: the document's own, then those to the same question in other words."""
+    first_rank: int = 51
+    """Where the tail of the ranked list begins, counted without the question's own document. From here on `meaning`
+    suspects 0.2 % of the candidates (4 % at ranks 1 to 3), and 85 % still are of the question's domain."""
+    last_rank: int = 200
+    """Where it ends. A shorter list is cut in the same proportion."""
+    candidates: int = 30
+    """Documents looked at for each question and kind: drawn at random from the tail, or the first ones of a trained
+    retriever's ranking. What the guards leave of them beyond the wanted number is not used."""
+    passage: PassageKind = "answer"
+    """`answer`: passages are answers. `question-part+answer`, for an index whose passages hold question and answer:
+    the question's sentences are parted, one part asks and the other stands in the passage, so that the model learns
+    to match question with question and cannot do so by finding the very same text (as in the inverse cloze task,
+    Lee et al. 2019). Questions of one sentence keep the answer alone."""
+    domain_in_passage: bool | None = None
+    """The domain stands in front of passages. None: where `first_layer` is joint."""
+    seed: int = 0
+    """Of everything drawn. Each question draws by itself, so the order of questions changes nothing."""
+    guards: GuardSettings = field(default_factory=GuardSettings)
+    """What keeps right answers out."""
+
+    def __post_init__(self) -> None:
+        _check(self, _RULES)
+        if self.first_rank > self.last_rank:
+            raise ConfigError(f"first_rank {self.first_rank} is above last_rank {self.last_rank}: the tail is empty")
+
+    @property
+    def domain_in_front(self) -> bool:
+        """Whether passages begin with their domain."""
+        return self.first_layer == "joint" if self.domain_in_passage is None else self.domain_in_passage
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TrainingSetSettings":
+        """The settings that `to_dict` described; what is left out keeps its default.
+
+        Raises:
+            ConfigError: an unknown name or an unusable value.
+        """
+        _refuse_unknown(values, cls)
+        guards = values.get("guards", {})
+        _refuse_unknown(guards, GuardSettings)
+        return cls(**{**values, "guards": GuardSettings(**guards)})
+
+
+_Rule = tuple[Callable[[Any], bool], str]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _whole(lowest: int) -> _Rule:
+    return (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
+        f"whole numbers from {lowest}",
+    )
+
+
+def _or_none(usable: Callable[[Any], bool], allowed: str) -> _Rule:
+    return lambda value: value is None or usable(value), f"{allowed}, or None"
+
+
+def _one_of(literal: Any) -> _Rule:
+    return lambda value: value in get_args(literal), ", ".join(get_args(literal))
+
+
+_SHARE = _or_none(lambda value: _number(value) and 0 < value <= 1, "numbers above 0, at most 1")
+_POSITIVE = _or_none(lambda value: _number(value) and value > 0, "numbers above 0")
+
+_GUARD_RULES: dict[str, _Rule] = {
+    "reposts": (lambda value: isinstance(value, bool), "true and false"),
+    "question": _SHARE,
+    "answer": _SHARE,
+    "meaning": _POSITIVE,
+    "rouge": _SHARE,
+    "promote": _POSITIVE,
+    "margin": _POSITIVE,
+}
+_RULES: dict[str, _Rule] = {
+    "first_layer": _one_of(FirstLayer),
+    "negatives": _whole(0),
+    "hard_negatives": _whole(0),
+    "max_positives": _whole(1),
+    "first_rank": _whole(1),
+    "last_rank": _whole(1),
+    "candidates": _whole(1),
+    "passage": _one_of(PassageKind),
+    "domain_in_passage": _or_none(lambda value: isinstance(value, bool), "true, false"),
+    "seed": _whole(0),
+    "guards": (lambda value: isinstance(value, GuardSettings), "GuardSettings"),
+}
+
+
+def _check(settings: Any, rules: Mapping[str, _Rule]) -> None:
+    for name, (usable, allowed) in rules.items():
+        value = getattr(settings, name)
+        if not usable(value):
+            raise ConfigError(f"training set setting {name} is {value!r}: allowed are {allowed}")
+
+
+def _refuse_unknown(values: Mapping[str, Any], settings: Any) -> None:
+    unknown = sorted(set(values) - set(settings.__slots__))
+    if unknown:
+        allowed = ", ".join(settings.__slots__)
+        raise ConfigError(f"a training set has no setting {', '.join(unknown)}: allowed are {allowed}")
