@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import typer
 
 from dmnrag.cli.main import app
@@ -12,7 +12,7 @@ REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 
 
 def reference() -> str:
-    command = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     parts = [
         "# Command line\n\nExit codes: 0 done, 1 failed, 2 wrong use. Data on stdout, talk and progress on stderr.\n"
     ]
@@ -20,14 +20,12 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def _sections(command: click.Command, name: str) -> Iterator[str]:
-    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100)
+def _sections(command: Any, name: str) -> Iterator[str]:
+    context = command.context_class(command, info_name=name, terminal_width=100, max_content_width=100)
     yield f"## {name}\n\n```text\n{command.get_help(context).rstrip()}\n```\n"
-    if isinstance(command, click.Group):
+    if hasattr(command, "list_commands"):
         for child in command.list_commands(context):
-            found = command.get_command(context, child)
-            assert found is not None
-            yield from _sections(found, f"{name} {child}")
+            yield from _sections(command.get_command(context, child), f"{name} {child}")
 
 
 def test_the_reference_in_the_docs_is_current() -> None:

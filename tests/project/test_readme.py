@@ -4,8 +4,8 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer
 
@@ -13,7 +13,8 @@ from dmnrag.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 READMES = ("README.md", "README.zh-CN.md")
-COMMAND = typer.main.get_command(app)
+COMMAND: Any = typer.main.get_command(app)
+"""A click group; typer brings its own copy of click, so its classes have no public name."""
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -26,11 +27,9 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def parse(words: list[str]) -> None:
-    """Raises click.UsageError for a command or option that is not there."""
-    assert isinstance(COMMAND, click.Group)
-    with click.Context(COMMAND, info_name="dmnrag") as context:
+    """Raises a usage error for a command or option that is not there."""
+    with COMMAND.context_class(COMMAND, info_name="dmnrag") as context:
         name, command, rest = COMMAND.resolve_command(context, words)
-        assert command is not None
         command.make_context(name, rest, parent=context)
 
 
@@ -45,7 +44,7 @@ def test_every_command_in_the_documentation_is_understood(path: Path) -> None:
 
 
 def test_a_command_that_is_not_there_would_be_found() -> None:
-    with pytest.raises(click.UsageError):
+    with pytest.raises(Exception, match="No such option"):
         parse(["search", "index", "question", "--no-such-option"])
 
 

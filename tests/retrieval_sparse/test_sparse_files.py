@@ -9,7 +9,7 @@ from sparse_builder import Row, Words, table_of, write_rows
 
 from dmnrag import _io
 from dmnrag.errors import IndexDamagedError, IndexFolderError
-from dmnrag.retrieval.arrays import ArrayWriter, open_array
+from dmnrag.retrieval.arrays import ArrayWriter, map_array, open_array, save_array
 from dmnrag.retrieval.sparse import Bm25Settings, EmbeddedSparseIndex, write_segment
 from dmnrag.retrieval.sparse.segment import TermList
 
@@ -94,6 +94,40 @@ def test_array_written_in_pieces_equals_one_written_whole(tmp_path: Path) -> Non
     np.save(tmp_path / "b.npy", np.concatenate(pieces))
     assert np.array_equal(open_array(tmp_path / "a.npy", "i"), np.load(tmp_path / "b.npy"))
     assert (tmp_path / "a.npy").stat().st_size == (tmp_path / "b.npy").stat().st_size
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (7,), (3, 4), (0, 4)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int32, np.int64, np.float32])
+def test_mapped_array_is_what_numpy_reads(tmp_path: Path, shape: tuple[int, ...], dtype: type) -> None:
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    save_array(tmp_path / "ours.npy", array)
+    np.save(tmp_path / "numpy.npy", array)
+    for name in ("ours.npy", "numpy.npy"):
+        mapped, read = map_array(tmp_path / name), np.load(tmp_path / name)
+        assert (mapped.dtype, mapped.shape) == (read.dtype, read.shape)
+        assert np.array_equal(mapped, read)
+
+
+@pytest.mark.parametrize("spoilt", ["longer", "fortran", "structured", "header"])
+def test_what_is_no_plain_array_is_not_mapped(tmp_path: Path, spoilt: str) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.asfortranarray(np.ones((3, 4))) if spoilt == "fortran" else np.ones(3))
+    if spoilt == "structured":
+        np.save(path, np.zeros(3, dtype=[("a", np.int32)]))
+    content = path.read_bytes()
+    if spoilt == "longer":
+        path.write_bytes(content + b"x")
+    if spoilt == "header":
+        path.write_bytes(content.replace(b"'shape': (3", b"'shape': (-"))
+    with pytest.raises(ValueError, match=r"bytes where|header"):
+        map_array(path)
+
+
+def test_arrays_are_mapped_without_parsing_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python 3.11 before 3.11.8 fails now and then when several threads parse source at once.
+    save_array(tmp_path / "a.npy", np.arange(3))
+    monkeypatch.setattr("ast.literal_eval", None)
+    assert map_array(tmp_path / "a.npy").tolist() == [0, 1, 2]
 
 
 def test_terms_that_share_their_first_bytes_are_told_apart() -> None:

@@ -1,5 +1,12 @@
-"""Arrays on disk: `.npy` without pickle, durable when written, memory-mapped when read."""
+"""Arrays on disk: `.npy` without pickle, durable when written, memory-mapped when read.
 
+Headers are read here and not by `np.load`: it parses them as Python source, which in several threads at once
+fails now and then on Python 3.11 before 3.11.8 (SystemError, cpython issue 106905), and costs as much as the rest
+of opening. Every array here has a header of version 1 that numpy wrote.
+"""
+
+import math
+import re
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,6 +18,14 @@ from dmnrag._io import fault_point, fsync_path
 from dmnrag.errors import IndexDamagedError
 
 Array = npt.NDArray[Any]
+
+_MAGIC = b"\x93NUMPY\x01\x00"
+_HEADER_BYTES = 10
+"""Magic, version, and the length of what follows in two bytes."""
+_HEADER = re.compile(
+    rb"\{'descr': '(?P<dtype>[<>|=]?[biufc][0-9]{1,2})', 'fortran_order': False, "
+    rb"'shape': \((?P<shape>[0-9]+(?:, [0-9]+)*),?\), *\} *\n"
+)
 
 
 def save_array(path: Path, array: Array) -> None:
@@ -26,11 +41,36 @@ def open_array(path: Path, kind: str) -> Array:
         IndexDamagedError: missing, cut short or not such an array; names the file.
     """
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        mapped = map_array(path)
+    except (OSError, ValueError) as error:
         raise IndexDamagedError(f"{path} cannot be read ({error}); restore it or rebuild the index") from error
-    if not isinstance(mapped, np.ndarray) or mapped.ndim != 1 or mapped.dtype.kind != kind:
+    if mapped.ndim != 1 or mapped.dtype.kind != kind:
         raise IndexDamagedError(f"{path} does not hold the expected numbers; restore it or rebuild the index")
+    return mapped
+
+
+def map_array(path: Path) -> Array:
+    """Map an array of plain numbers into memory. Safe in several threads.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is cut short, or holds something else.
+    """
+    with path.open("rb") as file:
+        start = file.read(_HEADER_BYTES)
+        if len(start) < _HEADER_BYTES or not start.startswith(_MAGIC):
+            raise ValueError("it is no array of numbers")
+        length = int.from_bytes(start[len(_MAGIC) :], "little")
+        header = _HEADER.fullmatch(file.read(length))
+        if header is None:
+            raise ValueError("its header is cut short, or is not one of plain numbers")
+        dtype = np.dtype(header["dtype"].decode())
+        shape = tuple(map(int, header["shape"].split(b", ")))
+        wanted = _HEADER_BYTES + length + dtype.itemsize * math.prod(shape)
+        found = path.stat().st_size
+        if found != wanted:
+            raise ValueError(f"it has {found} bytes where {wanted} belong")
+        mapped = np.memmap(file, dtype, mode="r", offset=_HEADER_BYTES + length, shape=shape)
     # A plain view: slicing np.memmap itself costs a microsecond more, and a search slices hundreds of times.
     return mapped.view(np.ndarray)
 

@@ -1,9 +1,10 @@
 """From DPR instances to batches: which passages a step sees, and which of them are right for which question.
 
 Every passage of a batch is a candidate for each of its questions: other rows' golds are the in-batch negatives
-(Karpukhin et al. 2020), mined negatives serve all rows. A passage that is right for a question, as the positive
-of another row with the same question or because its text equals one of the question's positives, never counts
-as wrong for it; nor does a passage of a document that the instance lists as right (`right_ids`). Knows texts and numbers, nothing of models.
+(Karpukhin et al. 2020), mined negatives serve all rows. A passage that is right for a question never counts as wrong
+for it: the positive of another row with the same question, a passage whose text equals one of the question's
+positives, one of a document that the instance lists as right (`right_ids`). Knows texts and numbers, nothing of
+models.
 """
 
 from collections.abc import Iterator, Sequence

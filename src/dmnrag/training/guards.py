@@ -70,8 +70,8 @@ class Meaning:
         Raises:
             ConfigError: the encoder gives numbers that are not finite.
         """
-        texts = [answer for document in pool.documents for answer in document.answers]
-        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        texts = {answer for document in pool.documents for answer in document.answers}
+        numbers = {text: number for number, text in enumerate(sorted(texts))}
         vectors = encoder.encode_passages(list(numbers), progress)
         if not np.isfinite(vectors).all():
             raise ConfigError(

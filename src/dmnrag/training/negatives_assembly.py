@@ -107,7 +107,7 @@ class Assembler:
     def _random(self, position: int) -> _Source:
         generator = random.Random(f"{self._settings.seed}/{self._pool.documents[position].doc_id}/random")
         n_drawn = min(len(self._pool), self._settings.candidates)
-        drawn = generator.sample(range(len(self._pool)), n_drawn)
+        drawn = generator.sample(self._pool.by_id, n_drawn)
         return _Source("negatives", Asked(position), iter([(Candidate(i), None) for i in drawn]))
 
     def _mined(self, position: int, ranked: Scored, *, from_tail: bool) -> _Source:

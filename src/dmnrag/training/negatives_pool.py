@@ -39,6 +39,8 @@ class Pool:
         self.position: dict[str, int] = {d.doc_id: i for i, d in enumerate(documents)}
         if len(self.position) < len(documents):
             raise DataError(f"{len(documents) - len(self.position):,} documents are given twice; ids must be unique")
+        self.by_id = sorted(range(len(documents)), key=lambda i: documents[i].doc_id)
+        """Positions in the order of their ids: what is drawn by it does not depend on the order of the documents."""
         self.questions: list[str] = [comparable(d.question) for d in documents]
         self.answers: list[tuple[str, ...]] = [tuple(map(comparable, d.answers)) for d in documents]
         self._bigrams = lru_cache(maxsize=_BIGRAMS_KEPT)(_bigrams)
@@ -53,12 +55,12 @@ class Pool:
     @cached_property
     def _members(self) -> dict[int, list[int]]:
         members: dict[int, list[int]] = {}
-        for position, group in enumerate(self._groups):
-            members.setdefault(group, []).append(position)
+        for position in self.by_id:
+            members.setdefault(self._groups[position], []).append(position)
         return members
 
     def reposts(self, position: int) -> list[int]:
-        """Positions of the documents that post the same case again, without the document itself."""
+        """Positions of the documents that post the same case again, by id, without the document itself."""
         return [other for other in self._members[self._groups[position]] if other != position]
 
     def is_repost(self, one: int, other: int) -> bool:

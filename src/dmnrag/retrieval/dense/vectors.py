@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dmnrag._io import fsync_path, write_json_atomic
 from dmnrag.errors import ConfigError, IndexDamagedError
 from dmnrag.protocols import FloatMatrix
-from dmnrag.retrieval.arrays import ArrayWriter, save_array
+from dmnrag.retrieval.arrays import ArrayWriter, map_array, save_array
 from dmnrag.retrieval.dense.graph import write_graph
 from dmnrag.retrieval.dense.passages import EncodedDocuments
 from dmnrag.retrieval.dense.settings import DenseSettings
@@ -149,12 +149,12 @@ def _read_sizes(path: Path) -> dict[str, int]:
 
 def _map(path: Path, dtype: type, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        mapped = map_array(path)
+    except (OSError, ValueError) as error:
         raise _damaged(path, str(error)) from error
-    if not isinstance(mapped, np.ndarray) or mapped.dtype != dtype or mapped.shape != shape:
+    if mapped.dtype != dtype or mapped.shape != shape:
         raise _damaged(path, f"it should hold {shape} numbers of kind {np.dtype(dtype).name}")
-    return mapped.view(np.ndarray)  # a plain view: np.memmap itself is slower to slice
+    return mapped
 
 
 def _damaged(path: Path, why: str) -> IndexDamagedError:
