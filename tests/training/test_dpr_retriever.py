@@ -216,3 +216,17 @@ def test_the_command_trains_and_tells(index: Path, tmp_path: Path) -> None:
     with Index.open(index) as opened:
         run = json.loads((Path(opened.dense_settings("plain").encoder) / "training" / "run.json").read_text())
     assert (run["settings"]["epochs"], run["settings"]["seed"], run["settings"]["batch_size"]) == (2, 3, 8)
+
+
+def test_info_shows_the_dev_figures_and_no_hashes(index: Path) -> None:
+    from typer.testing import CliRunner
+
+    from dmnrag.cli.main import app
+
+    train_retriever(index, plan(), accept_worse=True)
+    text = CliRunner().invoke(app, ["info", str(index)]).stdout
+    assert "joint (index:models/dpr-joint-000002; dev recall@3 " in text
+    assert "(untrained " in text
+    summary = json.loads(CliRunner().invoke(app, ["info", str(index), "--json"]).stdout)
+    assert summary["retrievers"]["joint"]["info"]["questions"] == 34
+    assert "files" not in summary["retrievers"]["joint"]["info"]

@@ -10,6 +10,7 @@ from dmnrag.cli import options as o
 from dmnrag.cli.console import print_json, talk
 from dmnrag.cli.render import domain_text, table_text
 from dmnrag.index import Index, disk_usage
+from dmnrag.index.models import FILES, INFO
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +48,7 @@ def summarise(index: Index) -> dict[str, Any]:
         "disk": asdict(disk_usage(index.folder)),
         "lock_holder": lock_holder(index.folder),
         "domains": [{"domain": labels, "documents": count} for labels, count in manifest.domains],
-        "retrievers": manifest.retrievers,
+        "retrievers": {name: _without_files(entry) for name, entry in manifest.retrievers.items()},
         "settings": manifest.settings,
         "source": manifest.source,
         "library_versions": manifest.library_versions,
@@ -56,7 +57,7 @@ def summarise(index: Index) -> dict[str, Any]:
 
 def _text(summary: dict[str, Any]) -> str:
     settings = summary["settings"]
-    retrievers = ", ".join(f"{name} ({r['encoder']})" for name, r in summary["retrievers"].items()) or "none"
+    retrievers = "; ".join(_retriever_text(name, entry) for name, entry in summary["retrievers"].items()) or "none"
     facts = [
         ("documents", f"{summary['documents']:,}"),
         ("held-out questions", f"{summary['examples']:,}"),
@@ -75,6 +76,24 @@ def _text(summary: dict[str, Any]) -> str:
         facts.append(("being written by", summary["lock_holder"]))
     domains = [(domain_text(tuple(d["domain"])), f"{d['documents']:,}") for d in summary["domains"]]
     return table_text(("index", ""), facts) + "\n\n" + table_text(("domain", "documents"), domains)
+
+
+def _without_files(entry: dict[str, Any]) -> dict[str, Any]:
+    """A retriever without the hashes of its model's files."""
+    if INFO not in entry:
+        return entry
+    return entry | {INFO: {name: value for name, value in entry[INFO].items() if name != FILES}}
+
+
+def _retriever_text(name: str, entry: dict[str, Any]) -> str:
+    dev = entry.get(INFO, {}).get("dev")
+    if not dev:
+        return f"{name} ({entry['encoder']})"
+    before = entry[INFO].get("untrained") or {}
+    figures = [
+        f"{m} {value:.3f}" + (f" (untrained {before[m]:.3f})" if m in before else "") for m, value in dev.items()
+    ]
+    return f"{name} ({entry['encoder']}; dev {', '.join(figures)})"
 
 
 def _disk_text(summary: dict[str, Any]) -> str:

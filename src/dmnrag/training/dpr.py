@@ -4,7 +4,7 @@
 
 A run has a folder. Started again with the same set, settings and encoder it goes on where it was, also after
 kill -9, and on a CPU ends with the same weights; started with others it begins anew. The loop is this project's
-own on sentence-transformers' models; docs/decisions/0003 says why its trainer is not used.
+own on sentence-transformers' models; docs/decisions/0004 says why its trainer is not used.
 """
 
 import json
@@ -123,7 +123,7 @@ class _Training:
         self._dev = dev
         self._n_steps = settings.epochs * self._steps_per_epoch
         self._every = settings.evaluate_steps or max(1, self._steps_per_epoch // _EVALUATIONS_PER_EPOCH)
-        self._optimizer = _make_optimizer(model, settings)
+        self._optimizer = make_optimizer(model, settings)
         self._watch = LossWatch()
         self._started = time.monotonic()
         self.state = RunState()
@@ -263,7 +263,7 @@ def learning_rate(step: int, n_steps: int, settings: DprSettings) -> float:
     return settings.learning_rate * (n_steps - step) / max(1, n_steps - n_warmup)
 
 
-def _make_optimizer(model: DprModel, settings: DprSettings) -> Any:
+def make_optimizer(model: DprModel, settings: DprSettings) -> Any:
     """AdamW; weights of one dimension are biases and layer norms."""
     torch = require("torch", "dense")
     weights = model.trained.values()

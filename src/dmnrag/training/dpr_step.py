@@ -20,7 +20,7 @@ from dmnrag.training.dpr_texts import Numbers, Texts
 from dmnrag.training.settings import DprSettings
 
 UNIT_SCALE = 50.0
-"""Cosines span so little that a softmax needs them magnified; chosen by measurement (docs/decisions/0003)."""
+"""Cosines span so little that a softmax needs them magnified; chosen by measurement (docs/decisions/0004)."""
 
 
 @dataclass(frozen=True, slots=True)

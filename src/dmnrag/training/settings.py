@@ -1,6 +1,6 @@
 """How a DPR is trained. Kept with the trained model, so that a run can be repeated.
 
-Where a default was chosen by measurement, the figures are in docs/decisions/0003.
+Where a default was chosen by measurement, the figures are in docs/decisions/0004.
 """
 
 from collections.abc import Callable, Mapping
