@@ -155,7 +155,8 @@ def read_only(run_cli: RunCli) -> Iterator[Path]:
     table(base)
     for path in (base, *base.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
-    run_cli("search", index, "发烧", "--layer", "hybrid")  # loads every module while it may be read
+    for command in (("search", index, "发烧", "--layer", "hybrid"), ("info", index)):
+        run_cli(*command)  # loads every module while it may be read
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(NOBODY)

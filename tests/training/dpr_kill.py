@@ -20,7 +20,7 @@ from dmnrag.training.dpr import train_dpr
 from dmnrag.training.settings import DprSettings
 
 SETTINGS = DprSettings(
-    epochs=2, batch_size=4, learning_rate=1e-2, checkpoint_steps=2, evaluate_steps=3, dev_questions=4, mini_batch=3,
+    epochs=2, batch_size=4, learning_rate=1e-3, checkpoint_steps=2, evaluate_steps=3, dev_questions=4, mini_batch=3,
     dropout=True,
 )  # fmt: skip
 KILLED, DONE = 137, 0
