@@ -77,6 +77,7 @@ class Pipeline:
         self._encoder = encoder
         self._reranker = reranker
         self._template = template
+        self._retrievers: dict[str | None, Retriever] = {}
 
     @classmethod
     def open(cls, folder: str | Path, *, llm: str | None = None, template: str | None = None) -> "Pipeline":
@@ -100,20 +101,33 @@ class Pipeline:
     @property
     def default_layer(self) -> Layer:
         """The layer that measurement favours among those the index has (docs/results.md)."""
-        return "hybrid" if UNTRAINED in self.index.manifest.retrievers else "sparse"
+        return "hybrid" if self.index.manifest.retrievers else "sparse"
 
-    @cached_property
-    def retriever(self) -> Retriever:
-        """Both layers, the second one only where the index has it."""
-        has_dense = UNTRAINED in self.index.manifest.retrievers
-        return Retriever(
-            self.index.sparse,
-            self.index.dense() if has_dense else None,
-            (lambda: self.encoder) if has_dense else None,
-            reranker=self._reranker,
-            passages_of=self.index.passages,
-            domain_kind=self.index.settings.domain_kind,
-        )
+    def retriever(self, use: DomainUse) -> Retriever:
+        """Both layers, the second one only where the index has it: see `retriever_name`."""
+        name = self.retriever_name(use)
+        if name not in self._retrievers:
+            self._retrievers[name] = Retriever(
+                self.index.sparse,
+                None if name is None else self.index.dense(name),
+                None if name is None else (lambda: self._load_encoder(name)),
+                reranker=self._reranker,
+                passages_of=self.index.passages,
+                domain_kind=self.index.settings.domain_kind,
+            )
+        return self._retrievers[name]
+
+    def retriever_name(self, use: DomainUse) -> str | None:
+        """The second layer for a first layer with or without the domain.
+
+        The joint methods train another DPR than the plain ones (PAPER, "Training set of the retriever"), so each
+        uses its own where it was trained, else the untrained one.
+        """
+        trained = "joint" if use.in_query else "plain"
+        return next((name for name in (trained, UNTRAINED) if name in self.index.manifest.retrievers), None)
+
+    def _load_encoder(self, retriever: str) -> Encoder:
+        return self.encoder if retriever == UNTRAINED else make_encoder(self.index.dense_settings(retriever).encoder)
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -153,7 +167,7 @@ class Pipeline:
         """
         for query in queries:
             check_question(query)
-        return self.retriever.retrieve(queries, settings)
+        return self.retriever(settings.use).retrieve(queries, settings)
 
     def choose_method(self, name: str | None, domain: Domain) -> Method:
         """The method by name, or the default for what is known of the question.

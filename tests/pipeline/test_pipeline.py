@@ -151,3 +151,12 @@ def test_an_index_without_domains_answers_with_the_baseline_only(tmp_path: Path)
 def test_answering_without_an_llm_says_how_to_name_one(index: Index) -> None:
     with pytest.raises(ConfigError, match="--llm"):
         Pipeline(index).ask("能喝酒吗")
+
+
+def test_each_kind_of_method_uses_its_own_trained_retriever(index: Index) -> None:
+    asked = pipeline(index)
+    assert (asked.retriever_name(JOINT), asked.retriever_name(PLAIN)) == ("base", "base")
+    index.manifest.retrievers["joint"] = index.manifest.retrievers["base"]
+    assert (asked.retriever_name(JOINT), asked.retriever_name(PLAIN)) == ("joint", "base")
+    index.manifest.retrievers.clear()
+    assert asked.retriever_name(JOINT) is None

@@ -27,7 +27,7 @@ def evaluate_retrieval(pipeline: Pipeline, *, pool: bool = True, on_progress: Pr
     examples = held_out(index)
     values = score_downstream(index, rank_all(pipeline, examples, _DEPTH))
     if pool:
-        encoder: Encoder | None = pipeline.encoder if index.manifest.retrievers else None
+        encoder: Encoder | None = pipeline.encoder if index.settings.dense is not None else None
         for system, by_metric in score_pool(index, encoder, on_progress).items():
             values[system] |= by_metric
     return summarise(values, _clusters(examples), PAIRS)

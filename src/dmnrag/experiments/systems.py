@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dmnrag.index import Index
+from dmnrag.index.build import UNTRAINED
 from dmnrag.pipeline import Pipeline
 from dmnrag.retrieval.dense.memo import MemoEncoder
 from dmnrag.retrieval.layers import RetrievalSettings
@@ -59,7 +60,7 @@ def available(index: Index) -> list[System]:
 def rank_all(pipeline: Pipeline, examples: Sequence[Example], k: int) -> dict[str, list[list[Hit]]]:
     """Each system's ranking of each held-out question, k deep."""
     queries = [example.query for example in examples]
-    if pipeline.index.manifest.retrievers:
+    if UNTRAINED in pipeline.index.manifest.retrievers:
         # Five of the systems ask the second layer the same questions: each is encoded once.
         pipeline = Pipeline(pipeline.index, encoder=MemoEncoder(pipeline.encoder))
     return {
