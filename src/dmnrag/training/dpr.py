@@ -281,7 +281,7 @@ def _prepare_folder(folder: Path, run: dict[str, Any]) -> None:
     if not same and (newest_checkpoint(folder) or path.is_file()):
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(".*.tmp"):  # of a process that was killed between writing and renaming
+    for leftover in folder.glob(f".{_RUN_FILE}.*.tmp"):  # of a process that was killed between writing and renaming
         leftover.unlink()
     if not same:
         write_json_atomic(path, run)
