@@ -20,7 +20,8 @@ from dmnrag.training.dpr_texts import Numbers, Texts
 from dmnrag.training.settings import DprSettings
 
 UNIT_SCALE = 50.0
-"""Cosines span so little that a softmax needs them magnified; chosen by measurement (docs/decisions/0004)."""
+"""Cosines span so little that a softmax needs them magnified: between sentence-transformers' default of 20 and the
+100 that E5 was trained with; not compared with others yet (docs/decisions/0004)."""
 
 
 @dataclass(frozen=True, slots=True)

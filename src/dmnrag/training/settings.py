@@ -1,6 +1,6 @@
 """How a DPR is trained. Kept with the trained model, so that a run can be repeated.
 
-Where a default was chosen by measurement, the figures are in docs/decisions/0004.
+What is known of the defaults, and which of them are not measured yet, stands in docs/decisions/0004.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +20,9 @@ LEAST_TOKENS = 16
 class DprSettings:
     """Settings of one training of the second layer's encoder."""
 
-    epochs: int = 2
-    """Passes over the training questions."""
+    epochs: int = 1
+    """Passes over the training questions. Most is gained early (docs/decisions/0004), and on a CPU each pass is the
+    larger part of the time."""
     batch_size: int = 32
     """Questions per step. Every passage of the batch is a candidate for each of them."""
     learning_rate: float = 1e-4
@@ -35,11 +36,12 @@ class DprSettings:
     scale: float | None = None
     """Scores are multiplied by this before the softmax (1 / temperature). None: 50 for vectors of length 1,
     whose scores lie within -1 and 1, and 1 for others, as in DPR."""
-    negatives: int = 1
-    """Golds of other questions taken from a question's `negative_ctxs` in each epoch, beside those of the batch;
-    the next ones in the next epoch."""
+    negatives: int = 0
+    """Golds of other questions taken from a question's `negative_ctxs` in each epoch; the next ones in the next
+    epoch. None by default: the golds of the batch are such negatives too, drawn at random as these are, and cost
+    nothing, while each one taken here costs as much as the positive. 2 is the paper's ratio."""
     hard_negatives: int = 1
-    """The same of `hard_negative_ctxs`."""
+    """The same of `hard_negative_ctxs`. Those of one question serve the whole batch. 2 is the paper's ratio."""
     query_tokens: int = 96
     """Tokens read of a question, prompt and special tokens included; longer ones are cut."""
     passage_tokens: int = 192
@@ -67,7 +69,7 @@ class DprSettings:
     dev_questions: int = 300
     """Training questions held out to measure on, at most a fifth of all; re-posts stay together. 0: none, and the
     last weights are taken instead of the best."""
-    dev_pool: int = 2000
+    dev_pool: int = 1000
     """Answers among which those of the dev questions are to be found, these included. 0: all there are."""
     evaluate_steps: int = 0
     """Measure every so many steps. 0: three times an epoch."""
