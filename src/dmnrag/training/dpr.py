@@ -281,8 +281,7 @@ def _prepare_folder(folder: Path, run: dict[str, Any]) -> None:
     if not same and (newest_checkpoint(folder) or path.is_file()):
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(f".{_RUN_FILE}.*.tmp"):  # of a process that was killed between writing and renaming
-        leftover.unlink()
+    _sweep(folder)
     if not same:
         write_json_atomic(path, run)
 
@@ -304,5 +303,12 @@ def _write_model(
         fsync_path(path)
     fsync_path(staging)
     rename(staging, folder / MODEL)
-    for path in (*folder.glob("frozen-*"), *folder.glob("checkpoint-*")):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed process left half written, and, once the model is there, what only training needed."""
+    patterns = [".*", "frozen-*", "checkpoint-*"] if (folder / MODEL).is_dir() else [".*"]
+    for pattern in patterns:
+        for path in folder.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
