@@ -68,7 +68,14 @@ def rename(source: Path, target: Path) -> None:
 
 
 def write_bytes_atomic(path: Path, content: bytes) -> None:
-    """Readers see the former content or the new one, never a mixture."""
+    """Readers see the former content or the new one, never a mixture.
+
+    A link is followed, so that it stays one. A device or pipe cannot be replaced and is written to.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         fault_point("write", path)

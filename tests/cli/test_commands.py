@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,8 @@ def test_evaluate_without_held_out_questions_says_how_to_get_some(folder: Path, 
         (("ask", "INDEX", "发烧", "--llm", "builtn"), 2, "Did you mean 'builtin'"),
         (("ask", "INDEX", "发烧", "--llm", "fake", "--template", "no-such"), 2, "cited"),
         (("demo", "finance"), 2, "medical, legal"),
+        (("evaluate", "INDEX", "--limit", "-5"), 2, "--limit is -5"),
+        (("evaluate", "INDEX", "-k", "0"), 2, "-k is 0"),
     ],
 )
 def test_wrong_use_is_one_clear_line(
@@ -167,3 +170,28 @@ def test_an_unexpected_fault_is_said_without_a_traceback(
     monkeypatch.setattr("dmnrag.cli.info.summarise", broken)
     done = run_cli("info", folder)
     assert (done.code, done.err) == (1, "error: unexpected RuntimeError: planted (DMNRAG_DEBUG=1 shows where)\n")
+
+
+def test_bytes_that_are_no_text_still_give_valid_json(folder: Path, run_cli: RunCli) -> None:
+    done = run_cli("search", folder, "发烧\udcff", "--json")
+    assert json.loads(done.out.encode())["question"] == "发烧?"
+
+
+def test_a_run_follows_a_link_and_writes_to_a_pipe_without_replacing_it(
+    folder: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text(json.dumps({"query_id": "a", "text": "发烧", "domain": []}))
+    (tmp_path / "link").symlink_to(tmp_path / "target.trec")
+    assert run_cli("search", folder, "--queries", queries, "--run", tmp_path / "link").code == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target.trec").read_text().startswith("a Q0")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run_cli("search", folder, "--queries", queries, "--run", pipe).code == 0
+        assert os.read(reader, 1000).startswith(b"a Q0")
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)

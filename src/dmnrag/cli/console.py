@@ -18,7 +18,9 @@ def talk(message: str) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document on one line of stdout."""
-    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    # Bytes of an argument that are no UTF-8 arrive as lone surrogates, which no JSON document may hold.
+    typer.echo(text.encode("utf-8", "replace").decode())
 
 
 @contextmanager

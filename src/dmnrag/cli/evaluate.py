@@ -52,6 +52,10 @@ def evaluate(
     as_json: o.JsonOption = False,
 ) -> None:
     """Measure retrieval on the held-out split or on judged questions; with --llm the answers of every method too."""
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit is {limit}: allowed are whole numbers from 1")
+    if k < 1:
+        raise ConfigError(f"-k is {k}: allowed are whole numbers from 1")
     if queries is not None and qrels is not None:
         if llm is not None:
             raise ConfigError("--llm scores answers against right answers, and --qrels names documents: leave one out")

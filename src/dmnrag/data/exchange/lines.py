@@ -139,7 +139,15 @@ def texts_at(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
 
 @contextmanager
 def written_atomically(path: Path) -> Iterator[TextIO]:
-    """A text file (UTF-8, LF) that takes the place of `path` when the block ends without an error."""
+    """A text file (UTF-8, LF) that takes the place of `path` when the block ends without an error.
+
+    A link is followed, so that it stays one. A device or pipe cannot be replaced and is written to.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         fault_point("write", path)
