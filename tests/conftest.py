@@ -27,6 +27,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _skipped.append(report.nodeid)
 
 
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.skipped:
+        _skipped.append(report.nodeid)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if os.environ.get("DMNRAG_FAIL_ON_SKIP") and _skipped:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

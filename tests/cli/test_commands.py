@@ -195,3 +195,13 @@ def test_a_run_follows_a_link_and_writes_to_a_pipe_without_replacing_it(
         assert pipe.is_fifo()
     finally:
         os.close(reader)
+
+
+def test_domain_none_sets_the_domains_of_a_file_of_questions_aside(
+    folder: Path, tmp_path: Path, run_cli: RunCli
+) -> None:
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text(json.dumps({"query_id": "a", "text": "发烧", "domain": ["儿科"]}))
+    asked = ("search", folder, "--queries", queries, "--json")
+    assert json.loads(run_cli(*asked).out)["domain"] == ["儿科"]
+    assert json.loads(run_cli(*asked, "--domain", "none").out)["domain"] == []

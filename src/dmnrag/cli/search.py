@@ -53,7 +53,7 @@ def search(
         Query(
             q.query_id,
             q.text,
-            pipeline.resolve(given or q.domain or None, allow_unknown=allow_unknown_domain),
+            pipeline.resolve(q.domain or None if domain is None else given, allow_unknown=allow_unknown_domain),
         )
         for q in asked
     ]
