@@ -127,6 +127,7 @@ def test_evaluate_without_held_out_questions_says_how_to_get_some(folder: Path, 
         (("demo", "finance"), 2, "medical, legal"),
         (("evaluate", "INDEX", "--limit", "-5"), 2, "--limit is -5"),
         (("evaluate", "INDEX", "-k", "0"), 2, "-k is 0"),
+        (("evaluate", "INDEX", "--layer", "dense", "--limit", "9"), 2, "--limit, --layer act on answers"),
     ],
 )
 def test_wrong_use_is_one_clear_line(

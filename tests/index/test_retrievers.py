@@ -183,3 +183,15 @@ def kill_at(number: int, folder: Path, model: Path) -> None:
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+
+
+def test_a_rebuild_deletes_the_models_that_no_generation_on_disk_needs(folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "weights").write_text("w")
+    add_retriever(folder, "joint", DenseSettings(encoder="fake"), HashEncoder(), model_folder=model)
+    assert len(list((folder / "models").iterdir())) == 1
+    build_index(folder, DOCUMENTS, IndexSettings())  # the trained generation is the former one: kept
+    assert len(list((folder / "models").iterdir())) == 1
+    build_index(folder, DOCUMENTS, IndexSettings())
+    assert list((folder / "models").iterdir()) == []

@@ -358,3 +358,47 @@ def test_token_estimates() -> None:
     assert counter.count("a b") == 3
     assert counter.count("🙂") == 2
     assert counter.prompt_tokens(Prompt("血压", "系统")) == 4 + ROLE_TOKENS
+
+
+def test_requests_that_are_refused_together_are_all_asked_anew() -> None:
+    together = threading.Barrier(4, timeout=5)
+
+    def refuse_the_old_name(handler: Handler, body: dict[str, Any]) -> None:
+        if "max_tokens" in body:
+            together.wait()
+            fails(400, "Use 'max_completion_tokens' instead.")(handler, body)
+        else:
+            says("好")(handler, body)
+
+    with serving(refuse_the_old_name) as server:
+        answers = connect(server.url, concurrency=4).generate([Prompt(str(n)) for n in range(4)], SETTINGS)
+    assert [answer.text for answer in answers] == ["好"] * 4
+
+
+@pytest.mark.parametrize("body", [b"null", b"[]", b"<html>", b"[" * 5000, b'data: {"choices": []}\n\n', b"1"])
+def test_a_body_of_any_kind_that_is_no_completion_is_an_error(body: bytes) -> None:
+    def send(handler: Handler, _body: dict[str, Any]) -> None:
+        handler.send_raw(body, "application/json")
+
+    with serving(send) as server, pytest.raises(EndpointError, match=r"127\.0\.0\.1"):
+        ask(connect(server.url))
+
+
+def test_half_a_surrogate_pair_costs_no_answer() -> None:
+    with serving(says("a\ud83d b")) as server:
+        assert ask(connect(server.url)).text == "a\ufffd b"
+        connect(server.url).generate([Prompt("问\udcff")], SETTINGS)
+    assert server.requests[-1]["messages"][0]["content"] == "问\ufffd"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/v1", "http://[::1/v1"])
+def test_a_url_that_is_none_is_named(url: str) -> None:
+    with pytest.raises(ConfigError, match="http://host:port/v1"):
+        EndpointSettings(url=url)
+
+
+def test_a_key_with_other_characters_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "密钥")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY") as caught:
+        connect("http://127.0.0.1:9/v1")
+    assert "密钥" not in str(caught.value)

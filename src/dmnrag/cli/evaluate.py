@@ -27,6 +27,9 @@ QrelsFile = Annotated[
 ]
 
 
+DEFAULT_K, DEFAULT_MAX_TOKENS = 3, 256
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("evaluate")(evaluate)
@@ -42,8 +45,8 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(help="Answer only the first N held-out questions.")] = None,
     pool: Annotated[bool, typer.Option(help="Score retrieval on the answer pool too.")] = True,
     layer: o.LayerOption = "",
-    k: o.K = 3,
-    max_tokens: o.MaxTokens = 256,
+    k: o.K = DEFAULT_K,
+    max_tokens: o.MaxTokens = DEFAULT_MAX_TOKENS,
     temperature: o.Temperature = None,
     top_k: o.TopK = None,
     top_p: o.TopP = None,
@@ -56,6 +59,21 @@ def evaluate(
         raise ConfigError(f"--limit is {limit}: allowed are whole numbers from 1")
     if k < 1:
         raise ConfigError(f"-k is {k}: allowed are whole numbers from 1")
+    if llm is None:
+        _refuse_idle(
+            {
+                "--template": template,
+                "--limit": limit,
+                "--layer": layer or None,
+                "-k": None if k == DEFAULT_K else k,
+                "--max-tokens": None if max_tokens == DEFAULT_MAX_TOKENS else max_tokens,
+                "--temperature": temperature,
+                "--top-k": top_k,
+                "--top-p": top_p,
+                "--repetition-penalty": repetition_penalty,
+                "--seed": seed,
+            }
+        )
     if queries is not None and qrels is not None:
         if llm is not None:
             raise ConfigError("--llm scores answers against right answers, and --qrels names documents: leave one out")
@@ -93,3 +111,10 @@ def _evaluate_foreign(folder: Path, queries: Path, qrels: Path, allow_unknown_do
         return
     typer.echo(evaluation_text(found.figures))
     talk("intervals: 95 % bootstrap over groups of near-identical questions; p: paired permutation test, uncorrected")
+
+
+def _refuse_idle(options: dict[str, object]) -> None:
+    """Retrieval alone is measured the same way always: options of answering would change nothing."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ConfigError(f"{', '.join(given)} act on answers, and no LLM is named: add --llm or leave them out")

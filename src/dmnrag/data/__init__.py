@@ -9,7 +9,7 @@ from dmnrag.data.read import read_documents
 from dmnrag.data.report import ReadReport, RepostCounts
 from dmnrag.data.reposts import repost_groups
 from dmnrag.data.samples import load_sample
-from dmnrag.data.split import Split, check_leakage, find_leakage, split_documents
+from dmnrag.data.split import Split, find_leakage, split_documents
 
 __all__ = [
     "ColumnMapping",
@@ -17,7 +17,6 @@ __all__ = [
     "ReadReport",
     "RepostCounts",
     "Split",
-    "check_leakage",
     "find_leakage",
     "load_sample",
     "normalise_label",

@@ -104,22 +104,6 @@ def find_leakage(train: Sequence[Document], test: Sequence[Example]) -> Leakage:
     )
 
 
-def check_leakage(train: Sequence[Document], test: Sequence[Example]) -> None:
-    """Refuse a split of other origin that leaks.
-
-    Raises:
-        DataError: counts and names documents whose question or answer stands in the test.
-    """
-    found = find_leakage(train, test)
-    if found:
-        some = ", ".join(sorted(found.doc_ids)[:10])
-        raise DataError(
-            f"the test leaks into training: {len(found.by_question):,} documents hold a test question,"
-            f" {len(found.by_answer):,} a test answer ({some}{' ...' if len(found.doc_ids) > 10 else ''});"
-            " take them out of the index"
-        )
-
-
 def _choose(members: dict[int, list[int]], wanted: int, seed: int) -> set[int]:
     """Positions of whole groups, at most `wanted`. random.Random(int) does not depend on the hash seed."""
     order = list(members.values())

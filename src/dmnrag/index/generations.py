@@ -25,6 +25,7 @@ from dmnrag._io import (
 )
 from dmnrag.errors import ConfigError, DmnragError, IndexDamagedError, IndexFolderError, IndexMissingError
 from dmnrag.index import manifest as manifest_file
+from dmnrag.index.models import delete_unused_models
 
 _POINTER = "CURRENT"
 _GENERATIONS = "generations"
@@ -213,6 +214,7 @@ def _clear_leftovers(index: Path) -> None:
         for number in generation_numbers(index):
             if number > current:
                 _delete_unless_read(index, number)
+    delete_unused_models(index, [generation_folder(index, n) for n in generation_numbers(index)])
 
 
 def _state(index: Path, staging: Staging | None) -> str:

@@ -5,12 +5,13 @@ is known of a trained retriever (dev figures, files with their hashes) stands un
 Knows the manifest's entries, nothing of generations.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dmnrag.errors import IndexDamagedError
-from dmnrag.index.manifest import Part, check_parts
+from dmnrag._io import delete_folder
+from dmnrag.errors import DmnragError, IndexDamagedError
+from dmnrag.index.manifest import Manifest, Part, check_parts
 from dmnrag.retrieval.dense import DenseSettings
 
 MODELS = "models"
@@ -18,6 +19,9 @@ MODELS = "models"
 
 INFO = "info"
 """Key of what is known of a trained retriever, beside the settings of its `DenseSettings`."""
+
+ADDING = ".adding"
+"""A model that is being copied in; left over where that was killed."""
 
 FILES = "files"
 """Key in `info` of the model's files, each with size and hash."""
@@ -61,3 +65,23 @@ def check_models(index_folder: Path, retrievers: Mapping[str, Mapping[str, Any]]
             raise IndexDamagedError(f"the manifest of {index_folder} does not list the files of retriever {name!r}")
         parts = {path: Part.model_validate(part) for path, part in files.items()}
         check_parts(index_folder / MODELS / model, parts, hashes=hashes)
+
+
+def delete_unused_models(index_folder: Path, generations: Iterable[Path]) -> None:
+    """Delete models that none of the given generation folders needs, and copies that were not finished.
+
+    The caller holds the writer's lock and gives every generation on disk.
+    """
+    home = index_folder / MODELS
+    if not home.is_dir():
+        return
+    needed: set[str | None] = set()
+    try:
+        for generation in generations:
+            retrievers = Manifest.load(generation).retrievers
+            needed |= {owned_model(entry["encoder"]) for entry in retrievers.values()}
+    except DmnragError:
+        return  # what a generation needs cannot be told now: delete nothing
+    for path in home.iterdir():
+        if path.name == ADDING or (path.name.startswith("dpr-") and path.name not in needed):
+            delete_folder(path)

@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from dmnrag._io import delete_folder, fsync_path, link_or_copy, rename
-from dmnrag.errors import ConfigError, DmnragError
+from dmnrag.errors import ConfigError
 from dmnrag.index import generations
 from dmnrag.index.build import UNTRAINED, Progress, dense_folder, document_file, no_progress, passage_text
 from dmnrag.index.documents import DocumentStore
-from dmnrag.index.manifest import Manifest, describe_part, library_versions
-from dmnrag.index.models import FILES, INFO, MODELS, owned_encoder, owned_model
+from dmnrag.index.manifest import describe_part, library_versions
+from dmnrag.index.models import ADDING, FILES, INFO, MODELS, owned_encoder
 from dmnrag.index.opened import Index
 from dmnrag.protocols import Encoder
 from dmnrag.retrieval.dense import DenseSettings, encode_documents, write_vectors
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-_STAGING = ".adding"
-"""A model that is being copied; its name is no retriever's."""
 
 
 def add_retriever(
@@ -66,15 +64,12 @@ def add_retriever(
         stage.link(former, index.manifest.parts, lambda part: not part.startswith(own))
         encode_segments(index, settings, encoder, partial(dense_folder, stage.path, name), on_progress)
         entry: dict[str, Any] = settings.to_dict() | {INFO: dict(info or {})}
-        try:
-            if model_folder is not None:
-                model = f"dpr-{name}-{stage.number:06d}"
-                entry["encoder"] = owned_encoder(model)
-                entry[INFO][FILES] = _take_model(folder, model_folder, model)
-            _commit(stage, index, name, entry)
-            generations.prune(folder)
-        finally:
-            _delete_unused_models(folder)
+        if model_folder is not None:
+            model = f"dpr-{name}-{stage.number:06d}"
+            entry["encoder"] = owned_encoder(model)
+            entry[INFO][FILES] = _take_model(folder, model_folder, model)
+        _commit(stage, index, name, entry)
+        generations.prune(folder)
     return stage.number
 
 
@@ -118,7 +113,7 @@ def _take_model(folder: Path, source: Path, model: str) -> dict[str, Any]:
     """The model's files under its final name, each with size and hash."""
     home = folder / MODELS
     home.mkdir(exist_ok=True)
-    staging, target = home / _STAGING, home / model
+    staging, target = home / ADDING, home / model
     for leftover in (staging, target):
         delete_folder(leftover)
     for path in sorted(source.rglob("*")):
@@ -149,20 +144,3 @@ def _commit(stage: generations.Staging, index: Index, name: str, entry: dict[str
             }
         )
     )
-
-
-def _delete_unused_models(folder: Path) -> None:
-    """Delete models that no generation on disk needs, and copies that were not finished."""
-    home = folder / MODELS
-    if not home.is_dir():
-        return
-    needed: set[str | None] = set()
-    try:
-        for number in generations.generation_numbers(folder):
-            manifest = Manifest.load(generations.generation_folder(folder, number))
-            needed |= {owned_model(entry["encoder"]) for entry in manifest.retrievers.values()}
-    except DmnragError:
-        return  # what a generation needs cannot be told now: delete nothing
-    for path in home.iterdir():
-        if path.name == _STAGING or (path.name.startswith("dpr-") and path.name not in needed):
-            delete_folder(path)

@@ -1,6 +1,6 @@
 """What an index is built with. Stored in its manifest: a search uses what the build used."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from dmnrag.errors import ConfigError
@@ -56,10 +56,6 @@ class IndexSettings:
             domain_kind=values["domain_kind"],
             dense=None if values["dense"] is None else DenseSettings.from_dict(values["dense"]),
         )
-
-    def without_dense(self) -> "IndexSettings":
-        """The same index without a second layer."""
-        return replace(self, dense=None)
 
 
 def searchable_text(document: Document, kind: str) -> str:

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from dmnrag._optional import require
-from dmnrag.errors import ConfigError, GenerationError
+from dmnrag.errors import ConfigError, EndpointError, GenerationError
 from dmnrag.llm.approximate_tokens import ApproximateCounter
 from dmnrag.llm.control_text import KNOWN_SPELLINGS, break_spellings
 from dmnrag.llm.endpoint_errors import endpoint_error, transport_errors, unusable
@@ -49,7 +49,7 @@ class EndpointSettings:
     """Context length of the model; None asks the server (vLLM says), and may remain unknown."""
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
+        parts = _split_url(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"LLM URL has to look like http://host:port/v1, found scheme {parts.scheme!r}")
         if parts.username or parts.password or parts.query:
@@ -76,6 +76,8 @@ class OpenAIGenerator:
         self._model = model
         self._endpoint = endpoint
         self._key = os.environ.get(endpoint.api_key_env, "")
+        if not self._key.isascii():
+            raise ConfigError(f"the key in {endpoint.api_key_env} holds characters that no key has: copy it again")
         self._client = openai.OpenAI(
             api_key=self._key or _NO_KEY,
             base_url=endpoint.url,
@@ -188,25 +190,33 @@ class OpenAIGenerator:
                     chunks.put(event)
         except self._caught as error:
             chunks.put(self._translated(error))
+        except EndpointError as error:
+            chunks.put(error)
         finally:
             chunks.put(None)
 
     def _create(self, request: dict[str, Any]) -> Any:
         import openai
 
-        try:
-            return self._client.chat.completions.create(**request)
-        except openai.BadRequestError as error:
-            if not self._learn(str(error).lower()):
-                raise
-            return self._client.chat.completions.create(**self._adapted(request))
+        while True:
+            try:
+                return self._client.chat.completions.create(**request)
+            except openai.BadRequestError as error:
+                self._learn(str(error).lower())
+                adapted = self._adapted(request)
+                # Compared with this request, not with what was known before: of requests that are refused
+                # together only the first learns anything, and all have to ask again.
+                if adapted == request:
+                    raise
+                request = adapted
+            except (AttributeError, TypeError, RecursionError):
+                # The client fails in its own ways on a body that is no object of its API.
+                raise unusable(self._endpoint.url, "answered with something that is not a chat completion") from None
 
-    def _learn(self, refusal: str) -> bool:
-        """Whether the refusal names something that can be asked for in another way."""
-        before = (self._new_max_tokens_name, self._no_system_role)
+    def _learn(self, refusal: str) -> None:
+        """What the refusal names that can be asked for in another way."""
         self._new_max_tokens_name |= "max_completion_tokens" in refusal
         self._no_system_role |= "system role" in refusal
-        return before != (self._new_max_tokens_name, self._no_system_role)
 
     def _request(self, prompt: Prompt, settings: GenerationSettings) -> dict[str, Any]:
         stop = list(dict.fromkeys((*prompt.stop, *settings.stop)))
@@ -288,12 +298,26 @@ class _Reply:
         return self.add(text, getattr(choice, "finish_reason", None), getattr(chunk, "usage", None))
 
     def add(self, content: str, finish_reason: str | None, usage: Any) -> str:
-        self.whole += content
+        self.whole += _mended(content)
         self.finish_reason = finish_reason or self.finish_reason
         counts = (getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
         if isinstance(counts[0], int) and isinstance(counts[1], int):
             self.usage = Usage(counts[0], counts[1])
         return self.text.feed(self.whole) if content else ""
+
+
+def _split_url(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # checked only when it is read
+        return parts
+    except ValueError as error:
+        raise ConfigError(f"the LLM URL has to look like http://host:port/v1: {error}") from None
+
+
+def _mended(text: str) -> str:
+    """Text without halves of surrogate pairs, which JSON can spell and no file or terminal takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _first_choice(reply: Any) -> Any:
@@ -306,7 +330,7 @@ def _messages(prompt: Prompt) -> list[dict[str, str]]:
     # The server's tokenizer is not at hand: spellings that common models take for control tokens are broken.
     parts = (("system", prompt.system), ("user", prompt.user))
     return [
-        {"role": role, "content": break_spellings(text, KNOWN_SPELLINGS)}
+        {"role": role, "content": break_spellings(_mended(text), KNOWN_SPELLINGS)}
         for role, text in parts
         if text or role == "user"
     ]
