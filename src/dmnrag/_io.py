@@ -111,6 +111,8 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 raise DataError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from error
+            except (ValueError, RecursionError) as error:  # a number of thousands of digits; nested too deeply
+                raise DataError(f"{path}, line {number}: JSON that cannot be read: {error}") from error
             if not isinstance(row, dict):
                 raise DataError(f"{path}, line {number}: a JSON object is needed, found {type(row).__name__}")
             yield row

@@ -112,3 +112,15 @@ def test_wrong_sheet_lists_the_sheets(tmp_path: Path) -> None:
     book.save(tmp_path / "f.xlsx")
     with pytest.raises(DataError, match="no sheet '问答'; its sheets are: Sheet"):
         read_documents([tmp_path / "f.xlsx"], QA, options=ReadOptions(sheet="问答"))
+
+
+@pytest.mark.parametrize("name", ["f.json", "f.jsonl"])
+def test_a_number_of_thousands_of_digits_is_named(tmp_path: Path, name: str) -> None:
+    row = b'{"q": "a", "a": ' + b"9" * 5000 + b"}"
+    content = b"[" + row + b"]" if name == "f.json" else row + b"\n" + row
+    refused(tmp_path / name, content, rf"{name}.*JSON that cannot be read")
+
+
+def test_many_nul_bytes_in_utf8_are_named_as_what_they_are(tmp_path: Path) -> None:
+    content = ("q,a\n" + "高血压\0\0能喝酒吗\0,不\0\n" * 20).encode()
+    refused(tmp_path / "f.csv", content, "80 of its first 284 characters are control characters")

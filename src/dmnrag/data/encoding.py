@@ -65,7 +65,7 @@ def decode(content: bytes, source: str, encoding: str | None = None) -> Decoded:
     nul_share = content.count(0) / max(1, len(content))
     if nul_share < _NUL_SHARE and (text := _attempt(content, "utf-8", failures)) is not None:
         return Decoded(text, "utf-8")
-    if nul_share and (found := _utf16_without_mark(content, failures)) is not None:
+    if nul_share and (found := _with_zero_bytes(content, nul_share, failures)) is not None:
         return found
     text = _attempt(content, "gb18030", failures)
     if text is not None and not _reads_better_as_big5(content):
@@ -93,6 +93,13 @@ def _attempt(content: bytes, encoding: str, failures: list[UnicodeDecodeError]) 
     except UnicodeDecodeError as error:
         failures.append(error)
         return None
+
+
+def _with_zero_bytes(content: bytes, nul_share: float, failures: list[UnicodeDecodeError]) -> Decoded | None:
+    found = _utf16_without_mark(content, failures)
+    if found is None and nul_share >= _NUL_SHARE and (text := _attempt(content, "utf-8", failures)) is not None:
+        return Decoded(text, "utf-8")  # what holds so many zero bytes is then judged as UTF-8, and named so
+    return found
 
 
 def _utf16_without_mark(content: bytes, failures: list[UnicodeDecodeError]) -> Decoded | None:

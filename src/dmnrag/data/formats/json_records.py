@@ -45,6 +45,8 @@ def read_json(source: Source, options: ReadOptions) -> Table:
         raise DataError(f"{source.name}, {where}: not JSON: {error.msg}{cut}") from error
     except RecursionError as error:
         raise DataError(f"{source.name}: JSON nested too deeply to be read; records are objects of texts") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise DataError(f"{source.name}: JSON that cannot be read: {error}") from error
     records, key = _records(document, source.name)
     if key:
         facts["records_under"] = key
@@ -57,7 +59,7 @@ def looks_like_lines(text: str) -> bool:
     lines = list(islice((line for line in io.StringIO(text) if line.strip()), 2))
     try:
         values = [json.loads(line, strict=False) for line in lines]
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return False
     return len(values) == 2 and all(isinstance(v, dict) for v in values)
 
@@ -72,6 +74,8 @@ def _lines(text: str, name: str) -> Iterator[NumberedRow]:
             raise DataError(f"{name}, line {number:,}: not JSON ({error.msg} at column {error.colno})") from error
         except RecursionError as error:
             raise DataError(f"{name}, line {number:,}: JSON nested too deeply to be read") from error
+        except ValueError as error:  # a number of thousands of digits
+            raise DataError(f"{name}, line {number:,}: JSON that cannot be read: {error}") from error
 
 
 def _row(value: Any) -> dict[str, Any] | Malformed:
