@@ -4,12 +4,18 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 
 # As the command line does: tests share their machine with each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# The same examples everywhere, so that a change is judged by what it changes. DMNRAG_EXPLORE=1 looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)
+settings.load_profile("explore" if os.environ.get("DMNRAG_EXPLORE") else "repeatable")
 
 _skipped: list[str] = []
 

@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dmnrag.llm.stopping import TextStream, first_stop
@@ -8,6 +8,11 @@ def test_the_earliest_stop_wins_whatever_its_place_in_the_list() -> None:
     assert first_stop("甲乙丙", ("丙", "乙")) == 1
     assert first_stop("甲乙丙", ("丁",)) is None
     assert first_stop("甲乙丙", ()) is None
+
+
+def test_the_stop_that_is_complete_first_wins_over_one_that_begins_before_it() -> None:
+    assert first_stop("a：a", ("：", "a：a")) == 1
+    assert first_stop("a：a", ("：", "a：")) == 0
 
 
 def test_what_may_become_a_stop_string_is_held_back() -> None:
@@ -38,6 +43,7 @@ def test_half_a_character_never_leaves() -> None:
     assert stream.close() == ""
 
 
+@example("a：a", ["：", "a：a"], [2])
 @given(
     st.text(alphabet="ab\n问：", max_size=30),
     st.lists(st.text(alphabet="ab\n问：", min_size=1, max_size=4), max_size=3),

@@ -16,8 +16,12 @@ def never() -> bool:
 
 
 def first_stop(text: str, stops: Iterable[str]) -> int | None:
-    """Where the earliest stop string begins, None where there is none."""
-    return min((at for stop in stops if stop and (at := text.find(stop)) >= 0), default=None)
+    """Where the stop string begins that is complete first (of several, the longest); None where there is none.
+
+    The end decides, not the beginning: a generation that is read as it grows stops there, in whatever steps it comes.
+    """
+    found = [(at + len(stop), at) for stop in stops if stop and (at := text.find(stop)) >= 0]
+    return min(found)[1] if found else None
 
 
 class TextStream:
