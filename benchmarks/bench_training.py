@@ -4,14 +4,16 @@
 
 SET is a training set in DPR JSON, such as INDEX/models/dpr-joint-000002/training/training-set.jsonl. "Plain" is
 what sentence-transformers' trainer does in a step: `MultipleNegativesRankingLoss` over one padded batch for each
-column, autograd through all of it, its default dropout, AdamW. The runs alternate; the time of this project's
-includes the pass of all texts through the frozen layers. Last come the figures of both on the same dev slice.
+column, autograd through all of it, AdamW. It stands there twice: with the model's dropout, as the trainer has it,
+and without, as this project has it by default. The runs alternate; the time of this project's includes the pass of
+all texts through the frozen layers. Last come the figures of all on the same dev slice.
 """
 
 import argparse
 import statistics
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,10 +73,13 @@ def train_here(run: Run, model: DprModel) -> None:
                 number += 1
 
 
-def train_plain(run: Run, model: DprModel) -> None:
+def train_plain(run: Run, model: DprModel, *, dropout: bool) -> None:
+    for layer in model.model.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.__class__ = torch.nn.Linear  # DprModel has made another of it
     optimizer = make_optimizer(model, run.settings)
     loss = MultipleNegativesRankingLoss(model.model, scale=UNIT_SCALE, similarity_fct=dot_score)
-    model.model.train()
+    model.model.train(dropout)
     columns = columns_of(run.instances, run.settings)
     number = 0
     for epoch in range(run.settings.epochs):
@@ -152,7 +157,11 @@ def main() -> None:
     print(
         f"{len(run.rows.rows)} pairs, {settings.epochs} epochs, {run.n_steps} steps, dev n = {len(run.dev.questions)}"
     )
-    sides = {"plain": train_plain, "here": train_here}
+    sides = {
+        "plain": partial(train_plain, dropout=True),
+        "plain, no dropout": partial(train_plain, dropout=False),
+        "here": train_here,
+    }
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     scores: dict[str, DevScores] = {}
     for _ in range(arguments.rounds):
@@ -165,8 +174,10 @@ def main() -> None:
             print(f"{name}: {n_pairs / seconds[name][-1]:.2f} pairs/s", flush=True)
             if name not in scores and run.dev.questions:
                 scores[name] = measure(run, model)
-    ratios = [plain / here for plain, here in zip(seconds["plain"], seconds["here"], strict=True)]
-    print(f"times as fast: {statistics.median(ratios):.2f} (each round: {', '.join(f'{r:.2f}' for r in ratios)})")
+    for name in list(sides)[:-1]:
+        ratios = [plain / here for plain, here in zip(seconds[name], seconds["here"], strict=True)]
+        rounds = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+        print(f"times as fast as {name}: {statistics.median(ratios):.2f} (each round: {rounds})")
     for name, found in scores.items():
         print(f"{name}: {found.to_dict()}")
 

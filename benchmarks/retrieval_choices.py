@@ -17,6 +17,7 @@ from dmnrag.experiments.pool import score_pool
 from dmnrag.experiments.statistics import Evaluation, summarise
 from dmnrag.experiments.systems import PAIRS, rank_all
 from dmnrag.index import Index, IndexSettings, build_index
+from dmnrag.index.build import UNTRAINED
 from dmnrag.pipeline import Pipeline
 from dmnrag.protocols import Encoder
 from dmnrag.retrieval.dense import DenseSettings, make_encoder
@@ -61,9 +62,10 @@ def measure(
         with TemporaryDirectory() as folder:
             build_index(Path(folder) / "i", split.train, settings, examples=split.test, encoder=encoder)
             with Index.open(Path(folder) / "i") as index:
-                rankings = rank_all(Pipeline(index, encoder=encoder), index.examples, _DEPTH)
+                pipeline = Pipeline(index, encoders={} if encoder is None else {UNTRAINED: encoder})
+                rankings = rank_all(pipeline, index.examples, _DEPTH)
                 found = score_downstream(index, rankings)
-                for system, by_metric in score_pool(index, encoder).items():
+                for system, by_metric in score_pool(pipeline).items():
                     found[system] |= by_metric
         for system, by_metric in found.items():
             for metric, column in by_metric.items():

@@ -14,6 +14,12 @@
     |   `-- IndexLockedError                 another process is writing
     |-- GenerationError (RuntimeError)       the LLM gave no usable answer
     |   `-- EndpointError (ConnectionError)  the LLM's server is down, slow or answers wrongly
+    |-- ClusterError (RuntimeError)          an Elasticsearch cluster that cannot do what is asked
+    |   |-- ClusterUnreachableError (ConnectionError)  no server, no TLS, or no answer in time
+    |   |-- ClusterAccessError (PermissionError)       the server refuses the user or key
+    |   |-- ClusterBlockedError              the index is red, or blocked by a full disk
+    |   |-- ClusterIndexError (LookupError)  the index is not there, was deleted, or is someone else's
+    |   `-- DocumentsRefusedError (ValueError)         documents that the server does not take
     `-- MissingDependencyError (ImportError) an optional library is not installed
 
 A message says what failed, the value got, what is allowed, and what to do next.
@@ -78,3 +84,34 @@ class EndpointError(GenerationError, ConnectionError):
 
 class MissingDependencyError(DmnragError, ImportError):
     """An optional library is not installed; the message names the extra that brings it."""
+
+
+class ClusterError(DmnragError, RuntimeError):
+    """An Elasticsearch cluster that cannot do what is asked."""
+
+
+class ClusterUnreachableError(ClusterError, ConnectionError):
+    """No server answers there, TLS fails, or no usable answer came in time."""
+
+
+class ClusterAccessError(ClusterError, PermissionError):
+    """The server does not know the user or key (401), or it lacks a right (403)."""
+
+
+class ClusterBlockedError(ClusterError):
+    """The index has no active copy of some shard, or is read-only because a disk is full."""
+
+
+class ClusterIndexError(ClusterError, LookupError):
+    """The index or its alias is not there, was deleted meanwhile, or belongs to something else."""
+
+
+class DocumentsRefusedError(ClusterError, ValueError):
+    """The server will never take some documents.
+
+    `refused` holds (doc_id, reason) of each, up to a number that the message states.
+    """
+
+    def __init__(self, message: str, refused: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.refused = refused

@@ -8,7 +8,7 @@ It knows which parts play together, and nothing of files, command lines or HTTP.
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -67,14 +67,17 @@ class Pipeline:
         index: Index,
         *,
         generator: Generator | None = None,
-        encoder: Encoder | None = None,
+        encoders: Mapping[str, Encoder] | None = None,
         reranker: Reranker | None = None,
         template: Template | None = None,
     ) -> None:
-        """Parts that are not given are made when first needed; without a generator only search works."""
+        """Parts that are not given are made when first needed; without a generator only search works.
+
+        `encoders` are those of the index's retrievers, by their names.
+        """
         self.index = index
         self._generator = generator
-        self._encoder = encoder
+        self._encoders = dict(encoders or {})
         self._reranker = reranker
         self._template = template
         self._retrievers: dict[str | None, Retriever] = {}
@@ -93,7 +96,7 @@ class Pipeline:
         return Pipeline(
             self.index,
             generator=generator,
-            encoder=self._encoder,
+            encoders=self._encoders,
             reranker=self._reranker,
             template=template,
         )
@@ -103,14 +106,17 @@ class Pipeline:
         """The layer that measurement favours among those the index has (docs/results.md)."""
         return "hybrid" if self.index.manifest.retrievers else "sparse"
 
-    def retriever(self, use: DomainUse) -> Retriever:
-        """Both layers, the second one only where the index has it: see `retriever_name`."""
-        name = self.retriever_name(use)
+    def retriever(self, name: str | None) -> Retriever:
+        """Both layers, the second one by its name; None: the first layer alone.
+
+        Raises:
+            ConfigError: the index has no such retriever.
+        """
         if name not in self._retrievers:
             self._retrievers[name] = Retriever(
                 self.index.sparse,
                 None if name is None else self.index.dense(name),
-                None if name is None else (lambda: self._load_encoder(name)),
+                None if name is None else (lambda: self.encoder_of(name)),
                 reranker=self._reranker,
                 passages_of=self.index.passages,
                 domain_kind=self.index.settings.domain_kind,
@@ -126,13 +132,15 @@ class Pipeline:
         trained = "joint" if use.in_query else "plain"
         return next((name for name in (trained, UNTRAINED) if name in self.index.manifest.retrievers), None)
 
-    def _load_encoder(self, retriever: str) -> Encoder:
-        return self.encoder if retriever == UNTRAINED else make_encoder(self.index.dense_settings(retriever).encoder)
+    def encoder_of(self, retriever: str = UNTRAINED) -> Encoder:
+        """The encoder of a second layer, loaded once; that of the untrained one unless another is named.
 
-    @cached_property
-    def encoder(self) -> Encoder:
-        """The encoder that the index was built with."""
-        return self._encoder or make_encoder(self.index.dense_settings().encoder)
+        Raises:
+            ConfigError: the index has no such retriever.
+        """
+        if retriever not in self._encoders:
+            self._encoders[retriever] = make_encoder(self.index.dense_settings(retriever).encoder)
+        return self._encoders[retriever]
 
     @property
     def generator(self) -> Generator:
@@ -164,10 +172,14 @@ class Pipeline:
 
         Raises:
             QueryError: a question without a word, or k below 1.
+            ConfigError: the index has no such retriever.
         """
         for query in queries:
             check_question(query)
-        return self.retriever(settings.use).retrieve(queries, settings)
+        name = settings.retriever or self.retriever_name(settings.use)
+        if name is not None and self.index.retriever_info(name).get("domain_in_question"):
+            settings = replace(settings, domain_in_dense_query=True)  # asked as it was trained
+        return self.retriever(name).retrieve(queries, settings)
 
     def choose_method(self, name: str | None, domain: Domain) -> Method:
         """The method by name, or the default for what is known of the question.

@@ -84,7 +84,7 @@ def test_trec_export_holds_judgements_and_the_run_of_a_layer(run_cli: RunCli, in
 
 def test_export_that_cannot_be_says_why_and_writes_nothing(run_cli: RunCli, index: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    refused(run_cli("export", index, "--to", "csv", "--out", out), 2, "allowed are beir, trec")
+    refused(run_cli("export", index, "--to", "csv", "--out", out), 2, "allowed are beir, trec, dpr-json")
     refused(run_cli("export", index, "--to", "trec", "--out", out, "--layer", "dense"), 2, "needs vectors")
     refused(run_cli("export", index, "--to", "beir", "--out", out, "--layer", "sparse"), 2, "--layer is for")
     build_index(tmp_path / "bare", DOCUMENTS, IndexSettings())
@@ -171,3 +171,35 @@ def test_figures_of_a_run_are_the_same_in_pytrec_eval(run_cli: RunCli, shared: P
         mean = sum(values[q][theirs] if q in values else 0.0 for q in qrels) / len(qrels)
         assert figures[ours] == pytest.approx(mean, abs=1e-9), ours
     assert figures["recall@10"] > 0.8
+
+
+def test_export_as_dpr_json_is_what_the_field_reads(run_cli: RunCli, index: Path, tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    run_cli("export", index, "--to", "dpr-json", "--out", out)
+    rows = [json.loads(line) for line in (out / "training-set.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert rows
+    for row in rows:
+        assert {"question", "answers", "positive_ctxs", "negative_ctxs", "hard_negative_ctxs"} <= set(row)
+        texts = [context["text"] for context in row["positive_ctxs"]]
+        assert all(any(answer in text for answer in row["answers"]) for text in texts)
+    assert json.loads((out / "card.json").read_text(encoding="utf-8"))
+
+
+def test_export_of_a_training_set_refuses_what_it_cannot_do(run_cli: RunCli, index: Path, tmp_path: Path) -> None:
+    out = tmp_path / "set"
+    asked = ("export", index, "--out", out, "--to")
+    refused(run_cli(*asked, "dpr-json", "--first-layer", "dense"), 2, "allowed are joint, plain, none")
+    refused(run_cli(*asked, "beir", "--first-layer", "plain"), 2, "--first-layer is for --to dpr-json")
+    refused(run_cli("export", index, "--out", index, "--to", "dpr-json"), 2, "is an index")
+    assert not out.exists()
+
+
+def test_run_that_could_not_be_written_is_refused_before_the_search(
+    run_cli: RunCli, index: Path, tmp_path: Path
+) -> None:
+    queries = write_lines(tmp_path / "q.jsonl", [{"query_id": "1", "text": "发烧怎么办"}])
+    before = queries.read_bytes()
+    asked = ("search", index, "--queries", queries, "--layer", "sparse", "--run")
+    refused(run_cli(*asked, tmp_path / "no" / "run.trec"), 2, "there is no folder")
+    refused(run_cli(*asked, queries), 2, "is the file of questions")
+    assert queries.read_bytes() == before

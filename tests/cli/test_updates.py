@@ -53,6 +53,7 @@ def test_added_file_is_read_as_the_index_was_built(run_cli: RunCli, index: Path,
     assert (found.question, found.domain) == ("骨折以后多久可以走路", ("骨科",))
     hits = run_cli("search", index, "骨折走路", "--layer", "hybrid", "--json")
     assert json.loads(hits.out)["hits"][0]["doc_id"] == "more-0000002"
+    assert json.loads(run_cli("info", index, "--json").out)["source"]["files"] == ["first.csv", "more.csv"]
 
 
 def test_columns_and_reading_can_be_named_anew(run_cli: RunCli, index: Path, tmp_path: Path) -> None:

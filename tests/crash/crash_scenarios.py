@@ -27,14 +27,14 @@ def document(number: int, text: str = "") -> Document:
     )
 
 
-def encoder_for(_name: str) -> HashEncoder:
+def encoder_for(_settings: object) -> HashEncoder:
     """A tiny encoder."""
     return HashEncoder(dimension=8)
 
 
 def build(folder: Path, *numbers: int) -> None:
     """A new generation of these documents."""
-    build_index(folder, map(document, numbers), SETTINGS, examples=EXAMPLES, encoder=encoder_for(""))
+    build_index(folder, map(document, numbers), SETTINGS, examples=EXAMPLES, encoder=encoder_for(None))
 
 
 def add(folder: Path, *numbers: int, text: str = "", replace: bool = False) -> None:
@@ -98,7 +98,7 @@ def snapshot(folder: Path) -> Snapshot:
     """Open with every hash checked, read every document and search both layers."""
     try:
         with Index.open(folder, verify=True) as index:
-            vectors = encoder_for("").encode_queries([query.text for query in QUERIES])
+            vectors = encoder_for(None).encode_queries([query.text for query in QUERIES])
             hits = [*index.sparse.search(QUERIES, 5), *index.dense().search(vectors, 5)]
             assert [example.query for example in index.examples] == [example.query for example in EXAMPLES]
             return list(index.all_documents()), hits
@@ -109,7 +109,7 @@ def snapshot(folder: Path) -> Snapshot:
 def go_on(folder: Path, was: Snapshot) -> None:
     """The next update succeeds, and nothing of the failed one is left."""
     if was is None:
-        build_index(folder, [NEXT], SETTINGS, examples=EXAMPLES, encoder=encoder_for(""))
+        build_index(folder, [NEXT], SETTINGS, examples=EXAMPLES, encoder=encoder_for(None))
     else:
         update_index(folder, add=[NEXT], encoder_for=encoder_for)
     now = snapshot(folder)

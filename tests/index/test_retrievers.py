@@ -84,8 +84,8 @@ def test_an_update_encodes_for_every_retriever(folder: Path, model: Path) -> Non
     add(folder, "joint", model)
     asked = []
 
-    def encoder_for(name: str) -> HashEncoder:
-        asked.append(name)
+    def encoder_for(settings: DenseSettings) -> HashEncoder:
+        asked.append(settings.encoder)
         return HashEncoder()
 
     update_index(folder, add=[Document("d6", "感冒", ("多喝水。",), ("呼吸内科",))], encoder_for=encoder_for)

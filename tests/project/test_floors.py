@@ -30,6 +30,9 @@ HEAVY = (
     "sklearn",
     "ir_measures",
     "pandas",
+    "elasticsearch",
+    "openvino",
+    "peft",
 )
 
 

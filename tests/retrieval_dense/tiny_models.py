@@ -34,15 +34,9 @@ def write_bert(folder: Path, model_class: str, **config: Any) -> Path:
     import torch
     import transformers
 
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     settings = transformers.BertConfig(
-        vocab_size=60,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=POSITIONS,
-        initializer_range=0.5,
-        **config,
+        vocab_size=60, max_position_embeddings=POSITIONS, initializer_range=0.5, **(sizes | config)
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -52,13 +46,14 @@ def write_bert(folder: Path, model_class: str, **config: Any) -> Path:
     return folder
 
 
-def write_encoder(folder: Path, prompts: dict[str, str]) -> Path:
-    """A sentence-transformers folder with mean pooling."""
+def write_encoder(folder: Path, prompts: dict[str, str], **config: Any) -> Path:
+    """A sentence-transformers folder with mean pooling; `config` is of the BERT in it."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    write_bert(folder / "bert", "BertModel")
-    modules = [Transformer(str(folder / "bert")), Pooling(16, pooling_mode="mean")]
+    write_bert(folder / "bert", "BertModel", **config)
+    transformer = Transformer(str(folder / "bert"))
+    modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
     model = SentenceTransformer(modules=modules, prompts=prompts, device="cpu")
     model.save(str(folder / "model"), create_model_card=False)
     return folder / "model"

@@ -76,6 +76,12 @@ def test_passages_of_documents_that_the_instance_lists_as_right_are_masked() -> 
     by_text = {text: compiled.keys[number] for number, text in enumerate(compiled.passages)}
     assert compiled.rows[0].right == {by_text[text] for text in ("a", "b", "b2", "x")}
     assert compiled.rows[2].right == {by_text["c"]}
+    [batch] = batches([asked, again, other])
+    masked = {
+        (compiled.questions[batch.questions[i]], compiled.passages[batch.passages[j]])
+        for i, j in np.argwhere(batch.masked)
+    }
+    assert masked == {("a?", "b"), ("a?", "x")}  # another row's gold, and what was mined for another row
 
 
 def test_mined_negatives_take_turns_over_the_epochs() -> None:

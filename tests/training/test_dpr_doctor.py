@@ -63,6 +63,10 @@ def test_questions_and_answers_of_the_test_split_are_refused() -> None:
         check_leakage(rows, ["高血压怎么办"], [])
     with pytest.raises(DataError, match="0 questions and 1 passages"):
         check_leakage(rows, [], ["多休息"])
+    joint = [instance("a?", ["内科,心血管内科\n多休息。"], ["b"])]
+    with pytest.raises(DataError, match="0 questions and 1 passages"):
+        check_leakage(joint, [], ["多休息"])
+    check_leakage(rows, [], ["……"])  # an answer of marks alone says nothing
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])

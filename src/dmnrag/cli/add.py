@@ -69,7 +69,14 @@ def add(
     reading = r.stored_reading(source.get("reading") or {}, domain_kind, domain_map, given)
     documents, report = r.read(files, mapping, reading)
     with progress() as show:
-        done = update_index(folder, add=documents, replace=replace, encoder_for=make_encoder, on_progress=show)
+        done = update_index(
+            folder,
+            add=documents,
+            replace=replace,
+            files=[file.name for file in files],
+            encoder_for=lambda dense: make_encoder(dense.encoder, precision=dense.encoder_precision),
+            on_progress=show,
+        )
     if as_json:
         print_json({**update_to_dict(str(folder), done), "read": report.to_dict()})
         return

@@ -3,13 +3,12 @@
 import typer
 
 from dmnrag.cli import options as o
+from dmnrag.cli.adapted import answering_defaults, method_with, open_record, pipeline_with, tell_differences
 from dmnrag.cli.console import print_json, talk
 from dmnrag.cli.render import answer_to_dict, domain_text, hits_text
 from dmnrag.cli.search import open_pipeline, retrieval_settings
 from dmnrag.errors import ConfigError
-from dmnrag.llm import make_generator
 from dmnrag.pipeline import AskSettings, Pipeline
-from dmnrag.prompts import load_template
 from dmnrag.types import Answer, Query
 
 
@@ -25,14 +24,16 @@ def ask(
     method: o.MethodOption = None,
     llm: o.LlmOption = None,
     template: o.TemplateOption = None,
+    adapter: o.AdapterOption = None,
     layer: o.LayerOption = "",
-    k: o.K = 3,
+    k: o.AnswerK = None,
     candidates: o.Candidates = 100,
     domain_filter: o.DomainFilter = False,
     domain_weight: o.DomainWeight = 1.0,
+    retriever: o.RetrieverOption = None,
     rerank: o.RerankOption = None,
     allow_unknown_domain: o.AllowUnknown = False,
-    max_tokens: o.MaxTokens = 256,
+    max_tokens: o.MaxTokens = None,
     temperature: o.Temperature = None,
     top_k: o.TopK = None,
     top_p: o.TopP = None,
@@ -44,15 +45,20 @@ def ask(
     """Answer a question from the index, with the domain in retrieval and in the prompt."""
     if llm is None:
         raise ConfigError("--llm is missing: builtin (small and weak), openai:MODEL@URL, a transformers name or folder")
+    record = open_record(adapter)
+    layer, k, max_tokens = answering_defaults(record, layer, k, max_tokens)
     searcher = open_pipeline(folder, rerank)
     settings = AskSettings(
-        retrieval=retrieval_settings(searcher, layer, k, candidates, domain_filter, domain_weight, rerank is not None),
+        retrieval=retrieval_settings(
+            searcher, layer, k, candidates, domain_filter, domain_weight, retriever, rerank is not None
+        ),
         generation=o.generation_settings(max_tokens, temperature, top_k, top_p, repetition_penalty, stop, seed),
         domain_weight=domain_weight,
     )
     resolved = searcher.resolve(o.domain_given(domain), allow_unknown=allow_unknown_domain)
-    chosen = searcher.choose_method(method, resolved)
-    pipeline = searcher.with_llm(make_generator(llm), None if template is None else load_template(template))
+    chosen = searcher.choose_method(method_with(record, method), resolved)
+    pipeline = pipeline_with(searcher, llm, template, adapter, record)
+    tell_differences(record, pipeline, chosen, settings)
     query = Query("1", question, resolved)
     if as_json:
         answer = pipeline.ask_all([query], chosen, settings)[0]

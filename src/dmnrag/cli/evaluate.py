@@ -6,16 +6,17 @@ from typing import Annotated
 import typer
 
 from dmnrag.cli import options as o
+from dmnrag.cli.adapted import answering_defaults, open_record, pipeline_with, tell_differences
 from dmnrag.cli.console import print_json, progress, talk
 from dmnrag.cli.figures import evaluation_text
 from dmnrag.cli.search import open_pipeline
 from dmnrag.data.exchange import read_judgements
 from dmnrag.errors import ConfigError
+from dmnrag.experiments.adapted import evaluate_method
 from dmnrag.experiments.evaluate import evaluate_answers, evaluate_retrieval
 from dmnrag.experiments.foreign import evaluate_foreign, read_foreign_queries
-from dmnrag.llm import make_generator
+from dmnrag.methods import find_method
 from dmnrag.pipeline import AskSettings
-from dmnrag.prompts import load_template
 from dmnrag.retrieval.layers import RetrievalSettings
 
 QueriesFile = Annotated[
@@ -25,9 +26,6 @@ QueriesFile = Annotated[
 QrelsFile = Annotated[
     Path | None, typer.Option("--qrels", help="Their judgements: TREC qrels or BEIR's qrels/SPLIT.tsv.")
 ]
-
-
-DEFAULT_K, DEFAULT_MAX_TOKENS = 3, 256
 
 
 def register(app: typer.Typer) -> None:
@@ -42,11 +40,12 @@ def evaluate(
     allow_unknown_domain: o.AllowUnknown = False,
     llm: o.LlmOption = None,
     template: o.TemplateOption = None,
+    adapter: o.AdapterOption = None,
     limit: Annotated[int | None, typer.Option(help="Answer only the first N held-out questions.")] = None,
     pool: Annotated[bool, typer.Option(help="Score retrieval on the answer pool too.")] = True,
     layer: o.LayerOption = "",
-    k: o.K = DEFAULT_K,
-    max_tokens: o.MaxTokens = DEFAULT_MAX_TOKENS,
+    k: o.AnswerK = None,
+    max_tokens: o.MaxTokens = None,
     temperature: o.Temperature = None,
     top_k: o.TopK = None,
     top_p: o.TopP = None,
@@ -57,16 +56,17 @@ def evaluate(
     """Measure retrieval on the held-out split or on judged questions; with --llm the answers of every method too."""
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit is {limit}: allowed are whole numbers from 1")
-    if k < 1:
+    if k is not None and k < 1:
         raise ConfigError(f"-k is {k}: allowed are whole numbers from 1")
     if llm is None:
         _refuse_idle(
             {
                 "--template": template,
+                "--adapter": adapter,
                 "--limit": limit,
                 "--layer": layer or None,
-                "-k": None if k == DEFAULT_K else k,
-                "--max-tokens": None if max_tokens == DEFAULT_MAX_TOKENS else max_tokens,
+                "-k": k,
+                "--max-tokens": max_tokens,
                 "--temperature": temperature,
                 "--top-k": top_k,
                 "--top-p": top_p,
@@ -81,6 +81,8 @@ def evaluate(
         return
     if queries is not None or qrels is not None:
         raise ConfigError("--queries and --qrels belong together: give both, or neither for the held-out split")
+    record = open_record(adapter)
+    layer, k, max_tokens = answering_defaults(record, layer, k, max_tokens)
     pipeline = open_pipeline(folder, None)
     with progress() as show:
         found = evaluate_retrieval(pipeline, pool=pool, on_progress=show)
@@ -89,8 +91,14 @@ def evaluate(
                 retrieval=RetrievalSettings(k=k, layer=o.parse_layer(layer) or pipeline.default_layer),
                 generation=o.generation_settings(max_tokens, temperature, top_k, top_p, repetition_penalty, None, seed),
             )
-            pipeline = pipeline.with_llm(make_generator(llm), None if template is None else load_template(template))
-            found = found.merged(evaluate_answers(pipeline, settings, limit=limit, on_progress=show))
+            pipeline = pipeline_with(pipeline, llm, template, adapter, record)
+            if record is None:
+                answers = evaluate_answers(pipeline, settings, limit=limit, on_progress=show)
+            else:
+                method = find_method(record.method)
+                tell_differences(record, pipeline, method, settings)
+                answers = evaluate_method(pipeline, method, settings, limit=limit, on_progress=show)
+            found = found.merged(answers)
     if as_json:
         print_json(found.to_dict())
         return

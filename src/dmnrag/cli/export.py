@@ -1,21 +1,27 @@
 """`dmnrag export`: an index in the files of other tools."""
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
+from dmnrag._io import write_json_atomic
 from dmnrag.cli import options as o
-from dmnrag.cli.console import talk
+from dmnrag.cli.console import progress, talk
 from dmnrag.cli.search import open_pipeline
-from dmnrag.data.exchange import gold_qrels, write_beir, write_qrels, write_run
+from dmnrag.data.exchange import gold_qrels, write_beir, write_dpr_json, write_qrels, write_run
 from dmnrag.errors import ConfigError
 from dmnrag.index import Index
+from dmnrag.index.build import UNTRAINED
+from dmnrag.index.generations import is_index
 from dmnrag.pipeline import Pipeline
 from dmnrag.retrieval.layers import RetrievalSettings
+from dmnrag.training.negatives_settings import FirstLayer, TrainingSetSettings
+from dmnrag.training.training_set import build_training_set
 from dmnrag.types import PLAIN, DomainUse, Layer
 
-FORMATS = ("beir", "trec")
+FORMATS = ("beir", "trec", "dpr-json")
 
 
 def register(app: typer.Typer) -> None:
@@ -25,24 +31,36 @@ def register(app: typer.Typer) -> None:
 
 def export(
     folder: o.IndexFolder,
-    to: Annotated[str, typer.Option("--to", help=f"{' or '.join(FORMATS)}.")],
+    to: Annotated[str, typer.Option("--to", help=f"{', '.join(FORMATS)}.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to write; files of the same names are replaced.")],
     layer: Annotated[
         str, typer.Option(help="With trec: also a run of this layer on the held-out questions.", show_default=False)
     ] = "",
     k: Annotated[int, typer.Option("-k", help="With --layer: documents in the run for each question.")] = 100,
+    first_layer: Annotated[
+        str,
+        typer.Option(help="With dpr-json: ranking that gives the hard negatives: joint (default), plain or none."),
+    ] = "",
 ) -> None:
-    """Write documents and held-out questions as a BEIR folder, or judgements and a run for TREC tools."""
+    """Write a BEIR folder, judgements and a run for TREC tools, or the retriever's training set as DPR JSON."""
     if to not in FORMATS:
         raise ConfigError(f"--to {to!r}: allowed are {', '.join(FORMATS)}")
     wanted = o.parse_layer(layer)
-    if to == "beir" and wanted is not None:
-        raise ConfigError("--layer is for --to trec: a BEIR folder holds no run")
+    if to != "trec" and wanted is not None:
+        raise ConfigError(f"--layer is for --to trec: {to} holds no run")
+    if first_layer and to != "dpr-json":
+        raise ConfigError(f"--first-layer is for --to dpr-json: {to} holds no training set")
+    if first_layer not in ("", *get_args(FirstLayer)):
+        raise ConfigError(f"--first-layer {first_layer!r}: allowed are {', '.join(get_args(FirstLayer))}")
+    if is_index(out):
+        raise ConfigError(f"--out {out} is an index: name another folder for the export")
     with open_pipeline(folder, None).index as index:
         if to == "beir":
             _export_beir(index, out)
-        else:
+        elif to == "trec":
             _export_trec(Pipeline(index), out, wanted, k)
+        else:
+            _export_training_set(Pipeline(index), out, cast(FirstLayer, first_layer or "joint"))
 
 
 def _export_beir(index: Index, out: Path) -> None:
@@ -77,6 +95,27 @@ def _export_trec(pipeline: Pipeline, out: Path, layer: Layer | None, k: int) -> 
         path = out / f"run.{layer}.trec"
         write_run(path, rankings, layer)
         typer.echo(f"a run of {len(rankings):,} questions in {path}")
+
+
+def _export_training_set(pipeline: Pipeline, out: Path, first_layer: FirstLayer) -> None:
+    """What `dmnrag train` would learn from, with its data card."""
+    index = pipeline.index
+    with progress() as show:
+        made = build_training_set(
+            index,
+            list(index.all_documents()),
+            TrainingSetSettings(first_layer=first_layer),
+            encoder=pipeline.encoder_of() if UNTRAINED in index.manifest.retrievers else None,
+            workers=os.cpu_count() or 1,
+            on_progress=show,
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "training-set.jsonl"
+    write_dpr_json(path, made.instances)
+    write_json_atomic(out / "card.json", made.card)
+    typer.echo(f"{len(made.instances):,} training questions in {path}, their data card in {out / 'card.json'}")
+    if UNTRAINED not in index.manifest.retrievers:
+        talk("the index has no encoder, so nothing guards against right answers in other words")
 
 
 def _without_gold(index: Index, n_judged: int) -> str:

@@ -11,7 +11,23 @@ import typer
 
 from dmnrag import __version__
 from dmnrag._io import describe_os_error
-from dmnrag.cli import add, ask, demo, doctor, evaluate, export, index, info, remove, score, search, train, upgrade
+from dmnrag.cli import (
+    add,
+    ask,
+    convert_llm,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    finetune,
+    index,
+    info,
+    remove,
+    score,
+    search,
+    train,
+    upgrade,
+)
 from dmnrag.cli.console import talk
 from dmnrag.errors import ConfigError, DmnragError, PromptError, QueryError
 
@@ -25,7 +41,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, index, add, remove, train, info, search, ask, evaluate, score, export, upgrade, doctor):
+for command in (
+    demo, index, add, remove, train, finetune, info, search, ask, evaluate, score, export, convert_llm, upgrade, doctor
+):  # fmt: skip
     command.register(app)
 
 

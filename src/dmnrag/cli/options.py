@@ -26,9 +26,20 @@ LayerOption = Annotated[
     ),
 ]
 K = Annotated[int, typer.Option("-k", help="Documents to retrieve.")]
+AnswerK = Annotated[
+    int | None,
+    typer.Option("-k", help="Documents to retrieve. Default: the adapter's, else 3.", show_default=False),
+]
 Candidates = Annotated[int, typer.Option(help="Documents that the first layer hands to cascade, hybrid and reranker.")]
 DomainFilter = Annotated[bool, typer.Option("--domain-filter", help="Only documents of the question's domain.")]
 DomainWeight = Annotated[float, typer.Option(help="Weight of the domain's terms in joint retrieval; 0 = off.")]
+RetrieverOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Second layer by name (dmnrag info lists them). Default: the one trained for the first layer, else base.",
+        show_default=False,
+    ),
+]
 RerankOption = Annotated[str | None, typer.Option("--rerank", help="Cross-encoder, a name or folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 LlmOption = Annotated[
@@ -48,7 +59,18 @@ TemplateOption = Annotated[
     str | None,
     typer.Option("--template", help="paper, cited, base, or a file. Default: base for the built-in LLM, else cited."),
 ]
-MaxTokens = Annotated[int, typer.Option(help="Longest answer, in the model's tokens.")]
+AdapterOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--adapter",
+        help="LoRA adapter made by `dmnrag finetune` on this LLM; brings its method and template.",
+        show_default=False,
+    ),
+]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(help="Longest answer, in the model's tokens. Default: the adapter's, else 256.", show_default=False),
+]
 Temperature = Annotated[float | None, typer.Option(help="0 = greedy. Default: the model's own.", show_default=False)]
 TopK = Annotated[int | None, typer.Option(help="Sample among the k likeliest tokens.", show_default=False)]
 TopP = Annotated[float | None, typer.Option(help="Sample among tokens of this total probability.", show_default=False)]

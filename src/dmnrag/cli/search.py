@@ -35,6 +35,7 @@ def search(
     candidates: o.Candidates = 100,
     domain_filter: o.DomainFilter = False,
     domain_weight: o.DomainWeight = 1.0,
+    retriever: o.RetrieverOption = None,
     rerank: o.RerankOption = None,
     allow_unknown_domain: o.AllowUnknown = False,
     queries: QueriesFile = None,
@@ -46,6 +47,8 @@ def search(
         raise ConfigError("give either a question or --queries FILE")
     if run is not None and queries is None:
         raise ConfigError("--run writes the rankings of many questions: give them with --queries FILE")
+    if run is not None and queries is not None:
+        _check_target(run, queries)
     pipeline = open_pipeline(folder, rerank)
     asked = [Query("1", question or "")] if queries is None else read_queries(queries)
     given = o.domain_given(domain)
@@ -57,7 +60,9 @@ def search(
         )
         for q in asked
     ]
-    settings = retrieval_settings(pipeline, layer, k, candidates, domain_filter, domain_weight, rerank is not None)
+    settings = retrieval_settings(
+        pipeline, layer, k, candidates, domain_filter, domain_weight, retriever, rerank is not None
+    )
     rankings = pipeline.search(asked, settings)
     if run is not None:
         write_run(run, {q.query_id: hits for q, hits in zip(asked, rankings, strict=True)}, settings.layer)
@@ -72,6 +77,14 @@ def search(
             many=queries is not None,
             quiet=run is not None,
         )
+
+
+def _check_target(run: Path, queries: Path) -> None:
+    """Refuse before the work what could not be written, or would destroy the questions."""
+    if not run.absolute().parent.is_dir():
+        raise ConfigError(f"--run {run}: there is no folder {run.parent}; create it, or name another file")
+    if run.resolve() == queries.resolve():
+        raise ConfigError(f"--run {run} is the file of questions: name another one")
 
 
 def _show(
@@ -106,15 +119,20 @@ def retrieval_settings(
     candidates: int,
     domain_filter: bool,
     domain_weight: float,
+    retriever: str | None,
     rerank: bool,
 ) -> RetrievalSettings:
     """Retrieval from the options; the layer that the index can do where none is named."""
     use = DomainUse(weight=domain_weight) if pipeline.index.domains else PLAIN
+    chosen = o.parse_layer(layer) or pipeline.default_layer
+    if retriever is not None and chosen == "sparse":
+        raise ConfigError("--retriever names a second layer, and layer 'sparse' has none: leave one out")
     return RetrievalSettings(
         k=k,
-        layer=o.parse_layer(layer) or pipeline.default_layer,
+        layer=chosen,
         use=use,
         domain_filter=domain_filter,
         candidates=candidates,
+        retriever=retriever,
         rerank=rerank,
     )

@@ -7,11 +7,10 @@ from dmnrag.experiments.answers import METHOD_PAIRS, answer_all, score_answers
 from dmnrag.experiments.downstream import score_downstream
 from dmnrag.experiments.pool import score_pool
 from dmnrag.experiments.statistics import Evaluation, summarise
-from dmnrag.experiments.systems import PAIRS, rank_all
+from dmnrag.experiments.systems import pairs_of, rank_all
 from dmnrag.index import Index
 from dmnrag.index.build import Progress, no_progress
 from dmnrag.pipeline import AskSettings, Pipeline
-from dmnrag.protocols import Encoder
 from dmnrag.types import Example
 
 _DEPTH = 10
@@ -27,10 +26,9 @@ def evaluate_retrieval(pipeline: Pipeline, *, pool: bool = True, on_progress: Pr
     examples = held_out(index)
     values = score_downstream(index, rank_all(pipeline, examples, _DEPTH))
     if pool:
-        encoder: Encoder | None = pipeline.encoder if index.settings.dense is not None else None
-        for system, by_metric in score_pool(index, encoder, on_progress).items():
+        for system, by_metric in score_pool(pipeline, on_progress).items():
             values[system] |= by_metric
-    return summarise(values, _clusters(examples), PAIRS)
+    return summarise(values, _clusters(examples), pairs_of(index))
 
 
 def evaluate_answers(

@@ -13,7 +13,7 @@ from dmnrag.data.exchange import read_beir_queries, refuse_unasked
 from dmnrag.data.exchange.lines import json_objects
 from dmnrag.errors import DataError
 from dmnrag.experiments.statistics import Evaluation, summarise
-from dmnrag.experiments.systems import PAIRS, rank_all
+from dmnrag.experiments.systems import pairs_of, rank_all
 from dmnrag.metrics import retrieval_measures
 from dmnrag.pipeline import Pipeline
 from dmnrag.types import Example, Query
@@ -82,7 +82,7 @@ def evaluate_foreign(
     relevant = {doc_id for of_query in qrels.values() for doc_id, relevance in of_query.items() if relevance > 0}
     ordinals = pipeline.index.table.ordinals(sorted(relevant))
     return ForeignEvaluation(
-        summarise(values, list(map(str, clusters)), PAIRS),
+        summarise(values, list(map(str, clusters)), pairs_of(pipeline.index)),
         unjudged_queries=len(queries) - len(judged),
         absent_documents=sum(ordinal is None for ordinal in ordinals),
     )

@@ -21,6 +21,8 @@ class System:
     name: str
     layer: Layer
     use: DomainUse
+    retriever: str | None = UNTRAINED
+    """Of the second layer; None where there is none."""
 
     @property
     def joint(self) -> bool:
@@ -29,8 +31,8 @@ class System:
 
 
 SYSTEMS = (
-    System("BM25 plain", "sparse", PLAIN),
-    System("BM25 joint", "sparse", JOINT),
+    System("BM25 plain", "sparse", PLAIN, None),
+    System("BM25 joint", "sparse", JOINT, None),
     System("dense", "dense", PLAIN),
     System("cascade plain", "cascade", PLAIN),
     System("cascade joint", "cascade", JOINT),
@@ -53,17 +55,45 @@ TABLE_SYSTEMS = ("BM25 plain", "BM25 joint", "dense", "cascade joint", "hybrid j
 
 def available(index: Index) -> list[System]:
     """The systems that an index can do: without vectors no second layer, without domains no joint one."""
-    has_dense = bool(index.manifest.retrievers)
-    return [s for s in SYSTEMS if (has_dense or s.layer == "sparse") and (index.domains or not s.joint)]
+    has_base = UNTRAINED in index.manifest.retrievers
+    untrained = [s for s in SYSTEMS if (has_base or s.layer == "sparse") and (index.domains or not s.joint)]
+    trained = [name for name in index.manifest.retrievers if name != UNTRAINED]
+    return untrained + [s for name in trained for s in trained_systems(name, joint=bool(index.domains))]
+
+
+def trained_systems(retriever: str, *, joint: bool) -> list[System]:
+    """A trained retriever alone and behind the first layer that it goes with; `joint`: the index has domains."""
+    use, kind = (JOINT, "joint") if joint and retriever != "plain" else (PLAIN, "plain")
+    return [
+        System(f"DPR-{retriever}", "dense", PLAIN, retriever),
+        System(f"cascade {kind}, DPR-{retriever}", "cascade", use, retriever),
+        System(f"hybrid {kind}, DPR-{retriever}", "hybrid", use, retriever),
+    ]
+
+
+def pairs_of(index: Index) -> list[tuple[str, str]]:
+    """The systems of an index to compare: `PAIRS`, and each trained retriever against what it should beat."""
+    trained = [name for name in index.manifest.retrievers if name != UNTRAINED]
+    pairs = list(PAIRS)
+    for name in trained:
+        alone, cascade, hybrid = (system.name for system in trained_systems(name, joint=bool(index.domains)))
+        untrained_cascade, untrained_hybrid = (of.partition(",")[0] for of in (cascade, hybrid))
+        pairs += [(alone, "dense"), (alone, "BM25 plain"), (alone, "BM25 joint")]
+        pairs += [(cascade, untrained_cascade), (hybrid, untrained_hybrid)]
+    if {"joint", "plain"} <= set(trained):
+        pairs += [("DPR-joint", "DPR-plain"), ("hybrid joint, DPR-joint", "hybrid plain, DPR-plain")]
+        pairs += [("cascade joint, DPR-joint", "cascade plain, DPR-plain")]
+    return pairs
 
 
 def rank_all(pipeline: Pipeline, examples: Sequence[Example], k: int) -> dict[str, list[list[Hit]]]:
     """Each system's ranking of each held-out question, k deep."""
     queries = [example.query for example in examples]
-    if UNTRAINED in pipeline.index.manifest.retrievers:
-        # Five of the systems ask the second layer the same questions: each is encoded once.
-        pipeline = Pipeline(pipeline.index, encoder=MemoEncoder(pipeline.encoder))
-    return {
-        system.name: pipeline.search(queries, RetrievalSettings(k=k, layer=system.layer, use=system.use))
-        for system in available(pipeline.index)
-    }
+    # Several systems ask a second layer the same questions: each is encoded once.
+    encoders = {name: MemoEncoder(pipeline.encoder_of(name)) for name in pipeline.index.manifest.retrievers}
+    pipeline = Pipeline(pipeline.index, encoders=encoders)
+    rankings = {}
+    for system in available(pipeline.index):
+        settings = RetrievalSettings(k=k, layer=system.layer, use=system.use, retriever=system.retriever)
+        rankings[system.name] = pipeline.search(queries, settings)
+    return rankings

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from dmnrag.errors import ConfigError, DataError, DmnragError, IndexDamagedError
 from dmnrag.index import build, generations
 from dmnrag.index.documents import DocumentStore
 from dmnrag.index.manifest import Manifest, Segment, check_parts
-from dmnrag.index.models import check_models, read_retriever
+from dmnrag.index.models import INFO, check_models, read_retriever
 from dmnrag.index.settings import IndexSettings, searchable_text
 from dmnrag.retrieval.arrays import open_array
 from dmnrag.retrieval.dense import DenseSettings, FaissDenseIndex
@@ -129,6 +130,11 @@ class Index:
         """The first layer."""
         folders = [build.sparse_folder(self._generation, s.name) for s in self.manifest.segments]
         return EmbeddedSparseIndex(folders, self.table, make_segmenter(self.settings.segmenter), self.settings.bm25)
+
+    def retriever_info(self, retriever: str) -> dict[str, Any]:
+        """What is known of a retriever: how it was trained and its figures on the dev slice; empty where untrained."""
+        info: dict[str, Any] = self.manifest.retrievers.get(retriever, {}).get(INFO) or {}
+        return info
 
     def dense_settings(self, retriever: str = build.UNTRAINED) -> DenseSettings:
         """Settings of a second layer.

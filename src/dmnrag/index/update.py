@@ -4,10 +4,11 @@ A change is a new generation: unchanged files are linked, added documents are a 
 ones are marked. When segments become many, the small ones are joined, so that a search stays fast.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,8 @@ def update_index(
     add: Iterable[Document] = (),
     remove: Collection[str] = (),
     replace: bool = False,
-    encoder_for: Callable[[str], Encoder] | None = None,
+    files: Sequence[str] = (),
+    encoder_for: Callable[[DenseSettings], Encoder] | None = None,
     on_progress: Progress = no_progress,
 ) -> UpdateReport:
     """Make a new generation with documents added and removed, and make it the current one.
@@ -85,7 +87,8 @@ def update_index(
         add: documents to add; read once.
         remove: ids to remove; removing comes before adding.
         replace: an added document takes the place of the one with its id, instead of being refused.
-        encoder_for: gives the encoder of each second layer by name, needed where the index has vectors.
+        files: names of the files that the documents come from; the manifest keeps them with those of the build.
+        encoder_for: gives the encoder of a second layer from its settings, needed where the index has vectors.
         on_progress: called as the update goes on.
 
     Documents with a question or an answer of the held-out split are left out and named in the report.
@@ -98,7 +101,7 @@ def update_index(
     """
     generations.current_generation(folder)  # a clear error before a lock file is made
     with generations.stage_generation(folder) as stage, Index.open(folder) as index:
-        return _Update(stage, index, encoder_for, on_progress).run(add, remove, replace=replace)
+        return _Update(stage, index, files, encoder_for, on_progress).run(add, remove, replace=replace)
 
 
 class _Update:
@@ -108,11 +111,13 @@ class _Update:
         self,
         stage: generations.Staging,
         index: Index,
-        encoder_for: Callable[[str], Encoder] | None,
+        files: Sequence[str],
+        encoder_for: Callable[[DenseSettings], Encoder] | None,
         on_progress: Progress,
     ) -> None:
         self._stage = stage
         self._index = index
+        self._files = files
         self._encoder_for = encoder_for
         self._on_progress = on_progress
         self._former = generations.generation_folder(index.folder, index.manifest.generation)
@@ -179,7 +184,7 @@ class _Update:
     def _encoder(self, settings: DenseSettings) -> Encoder:
         if self._encoder_for is None:
             raise DataError(f"adding to this index needs its encoder {settings.encoder!r}, and none was given")
-        return self._encoder_for(settings.encoder)
+        return self._encoder_for(settings)
 
     def _replace(self, doc_ids: list[str], *, replace: bool) -> None:
         present = [
@@ -261,6 +266,12 @@ class _Update:
             if not piece.live.all():
                 save_array(removed_file(self._stage.path, piece.name), np.flatnonzero(~piece.live))
 
+    def _source(self) -> dict[str, Any]:
+        """Where all documents came from: the files of the build and those added since, each once."""
+        former = self._index.manifest.source
+        files = list(dict.fromkeys([*former.get("files", []), *self._files]))
+        return former | ({"files": files} if files else {})
+
     def _commit(self, pieces: list[_Piece]) -> None:
         store = DocumentStore([document_file(self._stage.path, piece.name) for piece in pieces])
         live = np.concatenate([piece.live for piece in pieces])
@@ -270,6 +281,7 @@ class _Update:
                     "generation": self._stage.number,
                     "created": datetime.now(UTC).isoformat(timespec="seconds"),
                     "library_versions": library_versions(),
+                    "source": self._source(),
                     "segments": [
                         Segment(name=p.name, n_documents=len(p.live), n_removed=int((~p.live).sum())) for p in pieces
                     ],

@@ -33,14 +33,18 @@ def break_spellings(text: str, spellings: re.Pattern[str]) -> str:
 
 def control_spellings(tokenizer: Any) -> re.Pattern[str] | None:
     """The spellings that this Hugging Face tokenizer would turn into control tokens; None when it has none."""
-    keeps_special_as_text = bool(getattr(tokenizer, "split_special_tokens", False))
     spellings = {
         token.content
-        for token in tokenizer.added_tokens_decoder.values()
+        for token_id, token in tokenizer.added_tokens_decoder.items()
         if (_MARKUP.fullmatch(token.content) or (token.special and not token.content.isspace()))
-        and not (token.special and keeps_special_as_text)
+        and _is_read(tokenizer, token.content, token_id)
     }
     return _any_of(spelling for spelling in spellings if len(spelling) > 1)
+
+
+def _is_read(tokenizer: Any, spelling: str, token_id: int) -> bool:
+    """Whether the tokenizer makes the token of its spelling within a text; some never do, or only of some tokens."""
+    return token_id in tokenizer(f".{spelling}.{spelling}", add_special_tokens=False, verbose=False)["input_ids"]
 
 
 def _any_of(spellings: Iterable[str]) -> re.Pattern[str] | None:

@@ -4,6 +4,7 @@ The only place that knows roles and special tokens. Models whose template has no
 text in front of the user's.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from dmnrag.errors import ConfigError, PromptError
@@ -20,8 +21,6 @@ class PromptEncoder:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._spellings = control_spellings(tokenizer)
-        # A tokenizer that never reads special tokens from text has them added by its post-processor.
-        self._adds_special = bool(getattr(tokenizer, "split_special_tokens", False))
         self.has_chat_template = bool(getattr(tokenizer, "chat_template", None))
         self.has_system_role = self.has_chat_template and self._shows_system()
 
@@ -32,7 +31,8 @@ class PromptEncoder:
             PromptError: the prompt is empty.
         """
         text = self.render(prompt)
-        ids = self._ids(text, add_special=not self.has_chat_template or self._adds_special)
+        # A chat template writes every special token that it wants.
+        ids = self._ids(text, add_special=not self.has_chat_template)
         if not ids:
             raise PromptError("the prompt is empty: give the model some text")
         return ids
@@ -46,7 +46,24 @@ class PromptEncoder:
 
     def count(self, text: str) -> int:
         """Tokens of the text alone, without special tokens."""
-        return len(self._ids(self._plain(text), add_special=False))
+        return len(self.encode_answer(text))
+
+    def encode_answer(self, text: str) -> list[int]:
+        """Token ids of a text behind a prompt, without special tokens."""
+        return self._ids(self._plain(text), add_special=False)
+
+    def end_token(self, end_ids: Collection[int]) -> int:
+        """The token that ends an answer: of the model's end tokens the one its chat template writes, else its first.
+
+        Raises:
+            ConfigError: the model has no end token.
+        """
+        written = [token for token in self._ids(self._behind_answer(), add_special=False) if token in end_ids]
+        own = [self._tokenizer.eos_token_id, *sorted(end_ids)]
+        found = next((token for token in (*written, *own) if token is not None), None)
+        if found is None:
+            raise ConfigError("the model has no end token (eos_token_id), so no answer of it ever ends")
+        return int(found)
 
     def _ids(self, text: str, *, add_special: bool) -> list[int]:
         # Not verbose: the warning about long texts is ours to give, as an error with numbers.
@@ -64,6 +81,19 @@ class PromptEncoder:
             messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
         )
         return rendered
+
+    def _behind_answer(self) -> str:
+        """What the chat template writes behind the assistant's text; nothing where it has no such role."""
+        from jinja2 import TemplateError
+
+        if not self.has_chat_template:
+            return ""
+        messages = [{"role": "user", "content": "user-probe"}, {"role": "assistant", "content": "answer-probe"}]
+        try:
+            rendered: str = self._tokenizer.apply_chat_template(messages, tokenize=False)
+        except TemplateError:
+            return ""
+        return rendered.partition("answer-probe")[2]
 
     def _shows_system(self) -> bool:
         """Whether the template has a system role: some refuse it, some drop it without a word."""

@@ -5,6 +5,7 @@ To add a back end: a module here with a class that passes `dmnrag.testing.genera
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from pathlib import Path
 
 from dmnrag.errors import ConfigError
 from dmnrag.protocols import Generator
@@ -17,9 +18,10 @@ FORMS = (
 """The forms of a spec, for messages and help texts."""
 
 
-def make_generator(
+def make_generator(  # noqa: PLR0913 - one place for whatever a back end takes
     spec: str,
     *,
+    adapter: str | Path | None = None,
     device: str | None = None,
     dtype: str | None = None,
     batch_size: int = 8,
@@ -32,6 +34,7 @@ def make_generator(
 
     Args:
         spec: One of `FORMS`.
+        adapter: For local models: folder of a LoRA adapter that was trained on this model.
         device: For local models, such as "cpu" or "cuda:0"; None takes a GPU where there is one.
         dtype: For local models: float32, bfloat16, float16 or auto; None chooses (see `load_causal_lm`).
         batch_size: Prompts generated together by local models, requests at once for servers.
@@ -41,9 +44,13 @@ def make_generator(
         progress: Called with a step and the share done (0 to 1) while the built-in model is prepared.
 
     Raises:
-        ConfigError: a spec of no known form, or a model that cannot be loaded.
+        ConfigError: a spec of no known form, a model that cannot be loaded, or an adapter of another one.
         MissingDependencyError: the back end's library is not installed.
     """
+    if adapter is not None:
+        from dmnrag.llm.adapters import open_adapted
+
+        return open_adapted(spec, Path(adapter), batch_size=batch_size, device=device, dtype=dtype, progress=progress)
     kind, _, rest = spec.partition(":")
     if spec == "fake":
         from dmnrag.llm.fake import FakeGenerator

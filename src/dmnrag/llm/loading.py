@@ -18,7 +18,9 @@ _ORIGINAL_LAYOUTS = {"chatglm": "ChatGLM", "baichuan": "Baichuan"}
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
-def load_causal_lm(name: str, *, device: str | None = None, dtype: str | None = None) -> tuple[Any, Any]:
+def load_causal_lm(
+    name: str, *, device: str | None = None, dtype: str | None = None, four_bit: bool = False
+) -> tuple[Any, Any]:
     """Model (in eval mode, on its device) and tokenizer.
 
     Args:
@@ -26,9 +28,11 @@ def load_causal_lm(name: str, *, device: str | None = None, dtype: str | None = 
         device: Such as "cpu" or "cuda:1"; None takes a GPU where there is one.
         dtype: One of DTYPES. None is float32 on the CPU, where a batch then gives the same texts as one prompt
             at a time, and the checkpoint's own type on a GPU.
+        four_bit: Linear layers in 4 bits (NF4, Dettmers et al. 2023, "QLoRA"); needs a CUDA GPU and bitsandbytes.
 
     Raises:
-        ConfigError: no such model, a layout that is not supported, or a dtype that does not exist.
+        ConfigError: no such model, a layout that is not supported, a dtype that does not exist, or 4 bits on the CPU.
+        MissingDependencyError: 4 bits without bitsandbytes.
     """
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"dtype {dtype!r} is not known: allowed are {', '.join(DTYPES)}")
@@ -37,15 +41,16 @@ def load_causal_lm(name: str, *, device: str | None = None, dtype: str | None = 
     source = _source(name)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     wanted = dtype or ("float32" if chosen == "cpu" else "auto")
-    arguments = {"trust_remote_code": False}
+    arguments: dict[str, Any] = {"trust_remote_code": False}
+    quantised = {"quantization_config": _four_bit(torch, transformers, chosen)} if four_bit else {}
     damaged = require("safetensors", "llm").SafetensorError
     try:
-        with _quiet(transformers):
+        with without_bars(transformers):
             tokenizer = transformers.AutoTokenizer.from_pretrained(source, padding_side="left", **arguments)
             model = transformers.AutoModelForCausalLM.from_pretrained(
-                source, dtype=wanted, use_safetensors=True, **arguments
+                source, dtype=wanted, use_safetensors=True, **arguments, **quantised
             )
-        return model.to(chosen).eval(), tokenizer
+        return (model if four_bit else model.to(chosen)).eval(), tokenizer
     except (OSError, ValueError, KeyError, RuntimeError, damaged) as error:
         raise ConfigError(f"model {name!r} cannot be loaded: {_first_line(error)}. {_HINT}") from error
 
@@ -54,6 +59,19 @@ _HINT = (
     "Give a folder or a hub name of a model with safetensors weights that transformers knows without remote code; "
     "without access to the hub only folders and 'builtin' work"
 )
+
+
+def _four_bit(torch: Any, transformers: Any, device: str) -> Any:
+    """How bitsandbytes loads a model, each layer's arithmetic in bf16."""
+    if not device.startswith("cuda"):
+        raise ConfigError(f"4 bits need a CUDA GPU and the device is {device!r}: leave --four-bit out")
+    require("bitsandbytes", "qlora")
+    return transformers.BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
 
 
 def _source(name: str) -> str:
@@ -78,7 +96,7 @@ def _check_folder(folder: Path) -> None:
     if model_type in _ORIGINAL_LAYOUTS:
         raise ConfigError(
             f"{folder} holds {_ORIGINAL_LAYOUTS[model_type]} in its original layout, which needs remote code that "
-            "transformers 5 cannot run: convert the folder to a stock transformers class first, then name the new one"
+            f"transformers 5 cannot run: convert the folder with `dmnrag convert-llm {folder} OUT`, then name OUT"
         )
 
 
@@ -87,8 +105,8 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """No progress bar while loading: talking is up to the caller."""
+def without_bars(transformers: Any) -> Iterator[None]:
+    """No progress bar while loading or saving: talking is up to the caller."""
     logging = transformers.utils.logging
     was_on = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()

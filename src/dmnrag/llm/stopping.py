@@ -6,6 +6,8 @@ sees only text, so that every back end stops and streams alike.
 
 from collections.abc import Iterable
 
+from dmnrag.llm.response import AS_IS, ResponseForm, begun
+
 # What decoders put in place of bytes that are not yet a whole character.
 _HALF_CHARACTER = "\ufffd"
 
@@ -27,12 +29,13 @@ def first_stop(text: str, stops: Iterable[str]) -> int | None:
 class TextStream:
     """Turns the growing text of a generation into pieces that never have to be taken back.
 
-    Held back are half characters and endings that may become a stop string. `text` is what was given out:
-    the pieces joined.
+    Held back are half characters and endings that may become a stop string, or that the form of the answer may
+    change. `text` is what was given out: the pieces joined.
     """
 
-    def __init__(self, stops: Iterable[str] = ()) -> None:
+    def __init__(self, stops: Iterable[str] = (), form: ResponseForm = AS_IS) -> None:
         self._stops = tuple(stop for stop in stops if stop)
+        self._form = form
         self._whole = ""
         self.text = ""
         self.stopped = False
@@ -46,21 +49,14 @@ class TextStream:
         at = first_stop(whole, self._stops)
         if at is not None:
             self.stopped = True
-            return self._give(whole[:at])
+            return self._give(self._form.whole(whole[:at]))
         certain = whole.rstrip(_HALF_CHARACTER)
-        return self._give(certain[: len(certain) - self._possible_stop(certain)])
+        certain = certain[: len(certain) - begun(certain, self._stops)]
+        return self._give(self._form.so_far(certain))
 
     def close(self) -> str:
         """The generation is over: the piece that was held back, without half characters."""
-        return "" if self.stopped else self._give(self._whole.rstrip(_HALF_CHARACTER))
-
-    def _possible_stop(self, text: str) -> int:
-        """Length of the longest ending that is the beginning of a stop string."""
-        longest = max((len(stop) for stop in self._stops), default=1) - 1
-        for length in range(min(longest, len(text)), 0, -1):
-            if any(stop.startswith(text[-length:]) for stop in self._stops):
-                return length
-        return 0
+        return "" if self.stopped else self._give(self._form.whole(self._whole.rstrip(_HALF_CHARACTER)))
 
     def _give(self, certain: str) -> str:
         # Decoders may rewrite the last characters once more is known; what was given out stays.

@@ -15,6 +15,7 @@ from dmnrag.errors import ConfigError, GenerationError, PromptTooLongError
 from dmnrag.llm.decoding import TokenChooser, random_stream, resolve_decoding
 from dmnrag.llm.encoding import PromptEncoder
 from dmnrag.llm.loading import load_causal_lm
+from dmnrag.llm.response import response_form
 from dmnrag.llm.stopping import TextStream, never
 from dmnrag.types import FinishReason, Generation, GenerationSettings, Prompt, Usage
 
@@ -26,16 +27,23 @@ _NO_LIMIT = 10**9
 class TransformersGenerator:
     """A loaded model as a `Generator`."""
 
-    def __init__(self, model: Any, tokenizer: Any, *, name: str, batch_size: int = 8) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, *, name: str, batch_size: int = 8, context_tokens: int | None = None
+    ) -> None:
+        """`context_tokens`: a lower limit than the model's own, such as the length that it was trained at."""
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}: allowed are whole numbers from 1")
         self._model = model
         self._tokenizer = tokenizer
         self._encoder = PromptEncoder(tokenizer)
+        self._form = response_form(tokenizer)
         self._name = name
         self._batch_size = batch_size
+        self._context_tokens = context_tokens
         self._lock = threading.Lock()
         self._end_ids = _end_ids(model, tokenizer)
+        # Only the caller's max_tokens counts; transformers warns at every call where the model has a limit too.
+        model.generation_config.max_length = None
 
     @classmethod
     def open(
@@ -52,16 +60,21 @@ class TransformersGenerator:
 
     @property
     def context_tokens(self) -> int | None:
-        """The smallest limit that the model's configuration and its tokenizer give."""
+        """The smallest limit that the model's configuration, its tokenizer and the caller give."""
         config = self._model.config.get_text_config()
         limits = [getattr(config, name, None) for name in _CONTEXT_NAMES]
-        limits.append(getattr(self._tokenizer, "model_max_length", None))
+        limits += [getattr(self._tokenizer, "model_max_length", None), self._context_tokens]
         return min((int(limit) for limit in limits if limit and limit < _NO_LIMIT), default=None)
 
     @property
     def counter(self) -> PromptEncoder:
-        """Counts text in the model's tokens."""
+        """Counts text in the model's tokens, and encodes prompts."""
         return self._encoder
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """The tokens that end an answer."""
+        return self._end_ids
 
     def prompt_tokens(self, prompt: Prompt) -> int:
         """Tokens of the prompt as the model reads it."""
@@ -134,7 +147,7 @@ class TransformersGenerator:
                 f"the prompt has {len(ids)} tokens; with max_tokens {settings.max_tokens} that exceeds the "
                 f"{limit} that {self._name} can hold: build the prompt with a budget, or lower max_tokens"
             )
-        return _Row(ids, TextStream((*prompt.stop, *settings.stop)))
+        return _Row(ids, TextStream((*prompt.stop, *settings.stop), self._form))
 
     def _run(self, rows: "list[_Row]", settings: GenerationSettings, cancelled: Callable[[], bool]) -> None:
         """Generate for the rows together; what came out is left in them."""

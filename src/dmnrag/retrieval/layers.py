@@ -36,6 +36,8 @@ class RetrievalSettings:
     """How the domain acts in the first layer."""
     domain_filter: bool = False
     """Only documents of the query's domain; a query without one is not filtered."""
+    retriever: str | None = None
+    """Which of an index's second layers; None: the one that belongs to `use`. Whoever holds the index chooses."""
     domain_in_dense_query: bool = False
     """The second layer is asked the domain labels, joined by `,`, with the question behind them."""
     candidates: int = 100

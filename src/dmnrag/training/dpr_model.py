@@ -18,6 +18,7 @@ from dmnrag._optional import require
 from dmnrag.errors import ConfigError
 from dmnrag.retrieval.dense.builtin import builtin_encoder_folder
 from dmnrag.retrieval.dense.encoder import BUILTIN, FAKE
+from dmnrag.retrieval.dense.linear import use_onednn
 from dmnrag.retrieval.dense.loading import load_model
 from dmnrag.training.settings import DprSettings
 
@@ -145,6 +146,8 @@ class DprModel:
         self.model.similarity_fn_name = "dot"
         self.name = name
         self.towers = _towers(self.model, settings)
+        for tower in self.towers.values():
+            use_onednn(tower.network)
         self.unit_vectors = all(type(t.modules[-1]).__name__ == "Normalize" for t in self.towers.values())
         self.model.eval()
         self.cut = all(tower.can_be_cut() for tower in self.towers.values())

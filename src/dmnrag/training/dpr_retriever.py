@@ -24,6 +24,7 @@ from dmnrag.index.retrievers import add_retriever, encode_segments
 from dmnrag.protocols import Encoder
 from dmnrag.retrieval.dense import DenseSettings, FaissDenseIndex, PassageText, make_encoder
 from dmnrag.retrieval.dense.memo import MemoEncoder
+from dmnrag.retrieval.dense.resume import resumable
 from dmnrag.training.doctor import TrainingError, check_leakage
 from dmnrag.training.dpr import Progress, no_measurement, no_progress, train_dpr
 from dmnrag.training.dpr_processes import Processes
@@ -218,7 +219,7 @@ class _Work:
             self._index.folder,
             self._plan.name,
             self._dense,
-            make_encoder(str(result.folder)),
+            resumable(self._load(result.folder), self.folder / "vectors"),
             info=info,
             model_folder=result.folder,
             on_progress=self._on_progress,
@@ -291,9 +292,13 @@ class _Work:
             )
         return list(made.instances), made.card
 
+    def _load(self, model: Path) -> Encoder:
+        """A trained encoder, in the precision that the index's documents are encoded in."""
+        return make_encoder(str(model), precision=self._dense.encoder_precision)
+
     def _rank(self, model: Path, folder: Path) -> Rank:
         """The ranking that a trained encoder gives over the index."""
-        encoder = make_encoder(str(model))
+        encoder = self._load(model)
         folders = encode_segments(self._index, self._dense, encoder, folder.joinpath, self._on_progress)
         dense = FaissDenseIndex(folders, self._index.table, self._dense)
         with_domain = self._plan.training.domain_in_question

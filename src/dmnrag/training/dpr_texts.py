@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dmnrag._io import fsync_path, write_json_atomic
+from dmnrag._io import write_json_atomic
 from dmnrag._optional import require
+from dmnrag.retrieval.arrays import ArrayWriter, map_array
 from dmnrag.training.dpr_model import ROLES, DprModel, Role, TokenIds
 from dmnrag.training.settings import DprSettings
 
@@ -71,25 +72,35 @@ class FrozenTexts(Texts):
             mini_batch: texts at once.
             on_progress: called with (texts done, all texts).
         """
-        starts = np.cumsum([0, *(length for role in ROLES for length in self.lengths[role])])
-        n_queries = len(self.lengths["query"])
-        self._starts: dict[Role, Numbers] = {"query": starts[:n_queries], "document": starts[n_queries:-1]}
+        batches = list(self._all(mini_batch))
+        self._starts: dict[Role, Numbers] = {role: np.zeros_like(self.lengths[role]) for role in ROLES}
+        end = 0
+        for role, numbers in batches:
+            ends = end + np.cumsum(self.lengths[role][numbers])
+            self._starts[role][numbers] = ends - self.lengths[role][numbers]
+            end = int(ends[-1])
         hidden = int(self.model.towers["query"].network.config.hidden_size)
-        shape = (int(starts[-1]), hidden)
-        whole = path.with_suffix(".json")
-        if not (whole.is_file() and json.loads(whole.read_text()) == list(shape)):
-            outputs = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-            for done, role, numbers in self._all(mini_batch):
+        whole, layout = path.with_suffix(".json"), [end, hidden, mini_batch]
+        if not (whole.is_file() and json.loads(whole.read_text()) == layout):
+            self._write(path, batches, hidden, on_progress)
+            write_json_atomic(whole, layout)
+        self._outputs = map_array(path)
+
+    def _write(
+        self,
+        path: Path,
+        batches: Sequence[tuple[Role, Numbers]],
+        hidden: int,
+        on_progress: Callable[[int, int], None],
+    ) -> None:
+        done, n_texts = 0, sum(len(numbers) for _, numbers in batches)
+        with ArrayWriter(path, np.float32, (hidden,)) as writer:
+            for role, numbers in batches:
                 ids, mask = self.padded(role, numbers)
-                states = self.model.towers[role].lower(ids, mask).cpu().numpy()
-                for place, number in enumerate(numbers):
-                    start, length = self._starts[role][number], self.lengths[role][number]
-                    outputs[start : start + length] = states[place, :length]
-                on_progress(done, len(starts) - 1)
-            outputs.flush()
-            fsync_path(path)
-            write_json_atomic(whole, list(shape))
-        self._outputs = np.load(path, mmap_mode="r", allow_pickle=False)
+                states = self.model.towers[role].lower(ids, mask)
+                writer.append(states[mask.bool()].cpu().numpy())
+                done += len(numbers)
+                on_progress(done, n_texts)
 
     def vectors(self, role: Role, numbers: Numbers) -> Any:
         """(n, dimension), from the kept outputs on."""
@@ -102,13 +113,11 @@ class FrozenTexts(Texts):
         mask = torch.from_numpy((np.arange(states.shape[1]) < lengths[:, None]).astype(np.int64))
         return self.model.towers[role].upper(torch.from_numpy(states), mask)
 
-    def _all(self, mini_batch: int) -> Iterator[tuple[int, Role, Numbers]]:
-        done = 0
+    def _all(self, mini_batch: int) -> Iterator[tuple[Role, Numbers]]:
+        """Every text once, in the order in which the file has them."""
         for role in ROLES:
-            numbers = np.arange(len(self.ids[role]))
-            for places in self.mini_batches(role, numbers, mini_batch):
-                done += len(places)
-                yield done, role, numbers[places]
+            for places in self.mini_batches(role, np.arange(len(self.ids[role])), mini_batch):
+                yield role, places
 
 
 _BYTES_PER_NUMBER = 4

