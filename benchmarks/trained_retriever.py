@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--passage", default="answer", help="answer, or question-part+answer")
     parser.add_argument("--encoder", default="builtin")
-    parser.add_argument("--precision", default="fp32", help="of training: fp32 or bf16")
+    parser.add_argument("--precision", default="fp32", help="of training and encoding: fp32 or bf16")
     return parser.parse_args()
 
 
@@ -81,7 +81,8 @@ def measure(
         return found
     if not is_index(folder / "index"):
         split = split_documents(documents, options.test_size, seed, groups=groups)
-        settings = IndexSettings(domain_kind=options.domain_kind, dense=DenseSettings(encoder=options.encoder))
+        dense = DenseSettings(encoder=options.encoder, encoder_precision=options.precision)
+        settings = IndexSettings(domain_kind=options.domain_kind, dense=dense)
         build_index(folder / "index", split.train, settings, examples=split.test, encoder=encoder)
     train_all(folder / "index", options, seed)
     started = time.monotonic()
@@ -109,7 +110,7 @@ def main() -> None:
     )
     documents, _ = read_documents([options.file], mapping)
     groups = repost_groups([d.question for d in documents], ["\n".join(d.answers) for d in documents])
-    encoder = MemoEncoder(make_encoder(options.encoder))
+    encoder = MemoEncoder(make_encoder(options.encoder, precision=options.precision))
     values: dict[str, dict[str, list[float | None]]] = {}
     clusters: list[str] = []
     pairs: list[tuple[str, str]] = []
