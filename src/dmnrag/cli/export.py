@@ -120,4 +120,7 @@ def _export_training_set(pipeline: Pipeline, out: Path, first_layer: FirstLayer)
 
 def _without_gold(index: Index, n_judged: int) -> str:
     n = len(index.examples) - n_judged
-    return f"{n:,} of {len(index.examples):,} held-out questions name no document of the index as right"
+    return (
+        f"{n:,} of {len(index.examples):,} held-out questions name no document of the index as right "
+        "(their answers were held out with them; `dmnrag evaluate` scores these on an answer pool)"
+    )

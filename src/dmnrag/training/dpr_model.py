@@ -20,6 +20,7 @@ from dmnrag.retrieval.dense.builtin import builtin_encoder_folder
 from dmnrag.retrieval.dense.encoder import BUILTIN, FAKE
 from dmnrag.retrieval.dense.linear import use_onednn
 from dmnrag.retrieval.dense.loading import load_model
+from dmnrag.retrieval.dense.quiet import quiet_transformers
 from dmnrag.training.settings import DprSettings
 
 Role = Literal["query", "document"]
@@ -177,7 +178,8 @@ class DprModel:
 
     def save(self, folder: Path) -> None:
         """Write the sentence-transformers folder, weights as safetensors."""
-        self.model.save(str(folder), create_model_card=False, safe_serialization=True)
+        with quiet_transformers():
+            self.model.save(str(folder), create_model_card=False, safe_serialization=True)
 
     def _find_trained(self) -> dict[str, Any]:
         """Weights that the vectors depend on, by name; others (BERT's pooler) are frozen too."""
