@@ -11,13 +11,13 @@ from dmnrag.llm.encoding import PromptEncoder
 from dmnrag.training.doctor import TrainingError
 from dmnrag.training.lora_card import LeftOut, make_lora_card
 from dmnrag.training.lora_doctor import (
-    LoraLossWatch,
     check_card,
     check_curve,
     check_dev,
     check_prompts,
     check_rows,
     check_split,
+    loss_watch,
 )
 from dmnrag.training.lora_examples import LoraExample
 from dmnrag.training.lora_rows import Row
@@ -115,8 +115,8 @@ def test_another_prompt_at_inference_is_refused_at_its_first_difference() -> Non
 def test_losses_that_are_no_number_or_stay_zero_stop_the_run() -> None:
     for loss in (float("nan"), float("inf")):
         with pytest.raises(TrainingError, match="lower the learning rate"):
-            LoraLossWatch().check(loss, 3)
-    watch = LoraLossWatch()
+            loss_watch().check(loss, 3)
+    watch = loss_watch()
     for step in range(4):
         watch.check(0.0, step)
     watch.check(0.5, 4)

@@ -99,9 +99,16 @@ def _with_and_without_domain(passage: str) -> list[str]:
 
 
 class LossWatch:
-    """Looks at each step's loss."""
+    """Looks at each step's loss. What it says of the model and of a loss of 0 differs between kinds of training."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        model: str = "encoder",
+        why_zero: str = "the negatives are too easy or nearly all passages of a batch count as right. Raise "
+        "batch_size, or mine hard negatives",
+    ) -> None:
+        self._model = model
+        self._why_zero = why_zero
         self._zeros = 0
 
     def check(self, loss: float, step: int) -> None:
@@ -113,28 +120,27 @@ class LossWatch:
         if not math.isfinite(loss):
             raise TrainingError(
                 f"the loss of step {step} is {loss}: lower the learning rate, or train in fp32 (precision); if it "
-                "happens in the first steps, the encoder's weights are damaged"
+                f"happens in the first steps, the {self._model}'s weights are damaged"
             )
         self._zeros = self._zeros + 1 if loss < ZERO_LOSS else 0
         if self._zeros >= _ZERO_STEPS:
             raise TrainingError(
-                f"the loss is 0 for {_ZERO_STEPS} steps up to step {step}, so nothing is learnt: the negatives are "
-                "too easy or nearly all passages of a batch count as right. Raise batch_size, or mine hard negatives"
+                f"the loss is 0 for {_ZERO_STEPS} steps up to step {step}, so nothing is learnt: {self._why_zero}"
             )
 
 
-def check_losses(losses: Sequence[float]) -> list[str]:
-    """Warn of a loss that did not fall."""
+def check_losses(
+    losses: Sequence[float],
+    cure: str = "raise the learning rate, lower frozen_share, or look whether hard negatives are right answers",
+) -> list[str]:
+    """Warn of a loss that did not fall; `cure` says what to do."""
     quarter = len(losses) // 4
     if len(losses) < _FEWEST_STEPS:
         return []
     first, last = float(np.mean(losses[:quarter])), float(np.mean(losses[-quarter:]))
     if last < FLAT * first:
         return []
-    return [
-        f"the loss did not fall ({first:.3f} at first, {last:.3f} at the end): raise the learning rate, lower "
-        "frozen_share, or look whether hard negatives are right answers"
-    ]
+    return [f"the loss did not fall ({first:.3f} at first, {last:.3f} at the end): {cure}"]
 
 
 def check_vectors(vectors: FloatMatrix, step: int) -> float:

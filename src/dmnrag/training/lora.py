@@ -16,7 +16,7 @@ import numpy as np
 
 from dmnrag._optional import require
 from dmnrag.training.checkpoint import RunState, load_best, load_checkpoint, save_checkpoint
-from dmnrag.training.lora_doctor import LoraLossWatch, check_curve, check_dev, check_rows
+from dmnrag.training.lora_doctor import check_curve, check_dev, check_rows, loss_watch
 from dmnrag.training.lora_model import LoraModel
 from dmnrag.training.lora_result import DevLosses, LoraResult
 from dmnrag.training.lora_rows import Row, by_length, collate, epoch_steps, n_steps_of_epoch
@@ -83,7 +83,7 @@ class _Run:
         self._optimizer = require("torch", "lora").optim.AdamW(
             model.trained.values(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
-        self._watch = LoraLossWatch()
+        self._watch = loss_watch()
         self._started = time.monotonic()
         self._state = RunState()
         self.on_progress: Progress
@@ -163,7 +163,7 @@ class _Run:
         for name, rows in (("dev_loss", self._rows.dev), ("dev_loss_shuffled", self._rows.shuffled)):
             if rows:
                 entry[name] = self._mean_loss(rows, name)
-                LoraLossWatch().check(entry[name], self._state.step)
+                loss_watch().check(entry[name], self._state.step)
         return entry
 
     def _mean_loss(self, rows: Sequence[Row], name: str) -> float:

@@ -3,16 +3,13 @@
 Knows cards, rows and figures; nothing of models.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from dmnrag.data.split import Leakage
 from dmnrag.errors import DataError
 from dmnrag.llm.encoding import PromptEncoder
-from dmnrag.training.doctor import FLAT, ZERO_LOSS, TrainingError
+from dmnrag.training.doctor import LossWatch, TrainingError, check_losses
 from dmnrag.training.lora_rows import Row
 from dmnrag.types import Prompt
 
@@ -30,9 +27,6 @@ MANY_WITHOUT_DOCUMENTS = 0.1
 
 NO_READING = 0.005
 """Other documents change the loss by less than this share: the model does not read them."""
-
-_FEWEST_STEPS = 8
-_ZERO_STEPS = 5
 
 
 def check_card(card: Mapping[str, Any]) -> list[str]:
@@ -130,40 +124,17 @@ def check_prompts(trained: Sequence[Prompt], inference: Sequence[Prompt], encode
         )
 
 
-class LoraLossWatch:
-    """Looks at each step's loss."""
-
-    def __init__(self) -> None:
-        self._zeros = 0
-
-    def check(self, loss: float, step: int) -> None:
-        """Stop a run that cannot recover.
-
-        Raises:
-            TrainingError: the loss is no number, or 0 for several steps.
-        """
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the loss of step {step} is {loss}: lower the learning rate, or train in fp32 (precision); if it "
-                "happens in the first steps, the base model's weights are damaged"
-            )
-        self._zeros = self._zeros + 1 if loss < ZERO_LOSS else 0
-        if self._zeros >= _ZERO_STEPS:
-            raise TrainingError(
-                f"the loss is 0 for {_ZERO_STEPS} steps up to step {step}, so nothing is learnt: the labels are "
-                "masked, or the answers stand in the prompts or are all the same. Look at the training set"
-            )
+def loss_watch() -> LossWatch:
+    """For the loss of each step, as in training a retriever."""
+    return LossWatch(
+        "base model",
+        "the labels are masked, or the answers stand in the prompts or are all the same. Look at the training set",
+    )
 
 
 def check_curve(losses: Sequence[float]) -> list[str]:
     """Warn of a training loss that did not fall."""
-    quarter = len(losses) // 4
-    if len(losses) < _FEWEST_STEPS:
-        return []
-    first, last = float(np.mean(losses[:quarter])), float(np.mean(losses[-quarter:]))
-    if last < FLAT * first:
-        return []
-    return [f"the loss did not fall ({first:.3f} at first, {last:.3f} at the end): raise learning_rate, rank or epochs"]
+    return check_losses(losses, "raise learning_rate, rank or epochs")
 
 
 def check_dev(untrained: float, best: float, shuffled: float | None) -> list[str]:
