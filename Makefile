@@ -35,5 +35,6 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.ready-%: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV); the first time this takes some minutes and says nothing meanwhile."
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -e '.[$*]'
 	@touch $@

@@ -51,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--passage", default="answer", help="answer, or question-part+answer")
     parser.add_argument("--encoder", default="builtin")
     parser.add_argument("--precision", default="fp32", help="of training and encoding: fp32 or bf16")
+    parser.add_argument("--training", type=json.loads, default={}, help="other training settings, a JSON object")
     return parser.parse_args()
 
 
@@ -62,7 +63,7 @@ def train_all(folder: Path, options: argparse.Namespace, seed: int) -> None:
         started = time.monotonic()
         plan = RetrieverPlan(
             training_set=TrainingSetSettings(first_layer=first_layer, passage=options.passage, seed=seed),
-            training=DprSettings(seed=seed, precision=options.precision),
+            training=DprSettings.from_dict({"seed": seed, "precision": options.precision, **options.training}),
             limit=options.limit,
         )
         made = train_retriever(folder, plan, accept_worse=True, on_measurement=lambda entry: print(entry, flush=True))

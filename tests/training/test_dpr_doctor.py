@@ -113,3 +113,13 @@ def test_no_gain_over_the_untrained_encoder_or_bm25_is_warned_of() -> None:
     assert check_result(high, middle, low) == []
     assert "not better than the untrained" in check_result(low, middle, low)[0]
     assert "less than BM25" in check_result(middle, low, high)[0]
+
+
+def test_a_gain_inside_the_noise_is_called_that() -> None:
+    before = DevScores(0.3, 0.3, 0.45, (1.0, 0.5, 0.0, 0.3) * 10)
+    everywhere = DevScores(0.3, 0.3, 0.55, tuple(x + 0.1 for x in before.reciprocal_ranks))
+    one_of_forty = DevScores(0.3, 0.3, 0.455, (*before.reciprocal_ranks[:-1], 0.5))
+    assert check_result(everywhere, before, before) == []
+    (warning,) = check_result(one_of_forty, before, before)
+    assert "inside the noise" in warning
+    assert "n = 40" in warning

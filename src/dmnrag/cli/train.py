@@ -9,6 +9,7 @@ import typer
 from dmnrag.cli import options as o
 from dmnrag.cli.console import print_json, progress, talk
 from dmnrag.cli.render import table_text
+from dmnrag.index import Index
 from dmnrag.training.dpr_retriever import RetrieverPlan, RetrieverReport, train_retriever
 from dmnrag.training.negatives_settings import FirstLayer, TrainingSetSettings
 from dmnrag.training.settings import DprSettings, Precision
@@ -90,6 +91,8 @@ def train(
         rounds=rounds,
         limit=limit,
     )
+    with Index.open(folder) as index:
+        talk(f"training retriever {plan.name!r} from encoder {plan.starting_encoder(index)}")
     with progress() as show:
         report = train_retriever(
             folder, plan, accept_worse=accept_worse, on_progress=show, on_measurement=_tell_measurement

@@ -7,9 +7,10 @@ slice's own answers come last in the pool.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,15 +55,18 @@ class DevScores:
     recall_3: float
     recall_10: float
     mrr_10: float
+    reciprocal_ranks: tuple[float, ...] = field(default=(), compare=False)
+    """Of each question; their mean is the MRR. Empty where only the means were kept."""
 
     def to_dict(self) -> dict[str, float]:
-        """By the measures' names."""
+        """The means by the measures' names."""
         return {"recall@3": self.recall_3, "recall@10": self.recall_10, "MRR@10": self.mrr_10}
 
     @classmethod
-    def from_dict(cls, values: dict[str, float]) -> "DevScores":
-        """What `to_dict` gave."""
-        return cls(values["recall@3"], values["recall@10"], values["MRR@10"])
+    def from_dict(cls, values: dict[str, Any]) -> "DevScores":
+        """What `to_dict` gave, and the reciprocal ranks where they stand beside it."""
+        ranks = tuple(values.get("reciprocal_ranks", ()))
+        return cls(values["recall@3"], values["recall@10"], values["MRR@10"], ranks)
 
 
 def split_dev(instances: Sequence[DprInstance], settings: DprSettings) -> tuple[list[DprInstance], DevSet]:
@@ -163,10 +167,12 @@ def score_rankings(dev: DevSet, rankings: Sequence[Sequence[int]]) -> DevScores:
         raise IndexDamagedError(f"{len(rankings)} rankings for {len(dev.questions)} questions")
     found = [[place in golds for place in ranking] for ranking, golds in zip(rankings, dev.golds, strict=True)]
     sizes = [len(golds) for golds in dev.golds]
+    ranks = [1 / (1 + hits.index(True)) if True in hits else 0.0 for hits in found]
     return DevScores(
         _mean([sum(hits[:3]) / n for hits, n in zip(found, sizes, strict=True)]),
         _mean([sum(hits[:DEPTH]) / n for hits, n in zip(found, sizes, strict=True)]),
-        _mean([1 / (1 + hits.index(True)) if True in hits else 0.0 for hits in found]),
+        _mean(ranks),
+        tuple(ranks),
     )
 
 

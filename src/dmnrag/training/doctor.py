@@ -12,6 +12,7 @@ import numpy as np
 from dmnrag.data.comparable import comparable
 from dmnrag.data.exchange import DprInstance
 from dmnrag.errors import DataError, DmnragError
+from dmnrag.metrics import paired_difference
 from dmnrag.protocols import FloatMatrix
 from dmnrag.training.dev import DevScores
 from dmnrag.training.settings import DprSettings
@@ -181,8 +182,8 @@ def mean_cosine(vectors: FloatMatrix) -> float:
 
 
 def check_result(best: DevScores, untrained: DevScores, bm25: DevScores) -> list[str]:
-    """Warn of a retriever that is no gain."""
-    warnings = []
+    """Warn of a retriever that is no gain, or one inside the noise."""
+    warnings = _doubtful_gain(best, untrained)
     if best.mrr_10 <= untrained.mrr_10:
         warnings.append(
             f"the trained encoder is not better than the untrained one (dev MRR@10 {best.mrr_10:.3f} against "
@@ -195,3 +196,16 @@ def check_result(best: DevScores, untrained: DevScores, bm25: DevScores) -> list
             f"{bm25.recall_10:.3f}): search with --layer hybrid or cascade, give more questions, or another --encoder"
         )
     return warnings
+
+
+def _doubtful_gain(best: DevScores, untrained: DevScores) -> list[str]:
+    """A higher MRR whose paired interval holds 0. Training is not refused for it: more questions may show the gain."""
+    if best.mrr_10 <= untrained.mrr_10 or not best.reciprocal_ranks or not untrained.reciprocal_ranks:
+        return []
+    gain = paired_difference(best.reciprocal_ranks, untrained.reciprocal_ranks)
+    if gain.low is None or gain.high is None or gain.low > 0:
+        return []
+    return [
+        f"the gain over the untrained encoder is inside the noise (dev MRR@10 {gain.difference:+.3f} "
+        f"[{gain.low:+.3f}, {gain.high:+.3f}], n = {gain.n}): compare both with `dmnrag evaluate` before you rely on it"
+    ]

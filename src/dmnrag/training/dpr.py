@@ -240,7 +240,8 @@ class _Training:
         questions = encode(texts, "query", self._dev_questions, size)
         pool = encode(texts, "document", self._dev_pool, size)
         entry["mean_cosine"] = check_vectors(pool, self.state.step)
-        return entry | score_vectors(self._dev, questions, pool).to_dict()
+        scores = score_vectors(self._dev, questions, pool)
+        return entry | scores.to_dict() | {"reciprocal_ranks": list(scores.reciprocal_ranks)}
 
     @property
     def _steps_per_epoch(self) -> int:

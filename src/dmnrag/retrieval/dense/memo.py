@@ -5,33 +5,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmnrag.protocols import Encoder, FloatMatrix
+from dmnrag.retrieval.dense.wrapped import WrappedEncoder
 
 
-class MemoEncoder:
+class MemoEncoder(WrappedEncoder):
     """Wraps an encoder for work that meets the same texts again: several layers, several splits.
 
     Holds every vector in memory: 1.5 kB per text at 384 dimensions.
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
+        super().__init__(encoder)
         self._queries: dict[str, FloatMatrix] = {}
         self._passages: dict[str, FloatMatrix] = {}
-
-    @property
-    def name(self) -> str:
-        """Name of the wrapped encoder."""
-        return self._encoder.name
-
-    @property
-    def dimension(self) -> int:
-        """Length of its vectors."""
-        return self._encoder.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest passage it reads."""
-        return self._encoder.max_tokens
 
     def encode_queries(self, texts: Sequence[str]) -> FloatMatrix:
         """(n_texts, dimension)."""
@@ -53,10 +39,6 @@ class MemoEncoder:
         if progress is not None:
             progress(len(texts) - done[0])
         return vectors
-
-    def passage_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text as a passage."""
-        return self._encoder.passage_tokens(texts)
 
     def _remember(
         self,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dmnrag.protocols import Encoder, FloatMatrix
 from dmnrag.retrieval.dense.encoder import SentenceTransformerEncoder
+from dmnrag.retrieval.dense.wrapped import WrappedEncoder
 
 _TEXTS_PER_ROUND = 256
 """A kill loses at most the work on so many texts."""
@@ -27,38 +28,16 @@ def resumable(encoder: Encoder, path: Path) -> Encoder:
     return ResumableEncoder(encoder, path) if isinstance(encoder, SentenceTransformerEncoder) else encoder
 
 
-class ResumableEncoder:
+class ResumableEncoder(WrappedEncoder):
     """Encodes only passages whose vectors are not in the scratch file."""
 
     def __init__(self, encoder: SentenceTransformerEncoder, path: Path) -> None:
-        self._encoder = encoder
+        super().__init__(encoder)
+        self._fingerprint = encoder.fingerprint
         self._path = path
         self._record = np.dtype(
             [("text", f"V{_DIGEST_BYTES}"), ("vector", "<f4", (encoder.dimension,)), ("check", "<u4")]
         )
-
-    @property
-    def name(self) -> str:
-        """Name of the wrapped encoder."""
-        return self._encoder.name
-
-    @property
-    def dimension(self) -> int:
-        """Length of its vectors."""
-        return self._encoder.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest passage it reads."""
-        return self._encoder.max_tokens
-
-    def encode_queries(self, texts: Sequence[str]) -> FloatMatrix:
-        """(n_texts, dimension)."""
-        return self._encoder.encode_queries(texts)
-
-    def passage_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text as a passage."""
-        return self._encoder.passage_tokens(texts)
 
     def encode_passages(self, texts: Sequence[str], progress: Callable[[int], None] | None = None) -> FloatMatrix:
         """(n_texts, dimension). Of equal texts one is encoded.
@@ -85,7 +64,7 @@ class ResumableEncoder:
     def _read(self, place_of: dict[str, int], vectors: FloatMatrix) -> list[str]:
         """Fill in what the file has; returns the texts that it lacks. The file ends with a whole record then."""
         place_by_digest = {_digest(text): (text, place) for text, place in place_of.items()}
-        fingerprint = self._encoder.fingerprint()
+        fingerprint = self._fingerprint()
         content = self._path.read_bytes() if self._path.is_file() else b""
         if not content.startswith(fingerprint):
             self._path.write_bytes(fingerprint)
