@@ -1,10 +1,10 @@
 """How a LoRA adapter is trained. Kept with the adapter, so that a run can be repeated."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import Any, get_args
 
+from dmnrag._settings import FLAG, Rule, check_settings, number, one_of, refuse_unknown, whole
 from dmnrag.errors import ConfigError
 from dmnrag.training.settings import Precision
 
@@ -65,10 +65,7 @@ class LoraSettings:
     """Of the dev questions, the first weights, the order of the batches and the dropout."""
 
     def __post_init__(self) -> None:
-        for name, (usable, allowed) in _RULES.items():
-            value = getattr(self, name)
-            if not usable(value):
-                raise ConfigError(f"fine-tuning setting {name} is {value!r}: allowed are {allowed}")
+        check_settings(self, _RULES, "fine-tuning")
         if self.answer_tokens > self.max_length // 2:
             raise ConfigError(
                 f"fine-tuning setting answer_tokens is {self.answer_tokens} of max_length {self.max_length}: "
@@ -86,54 +83,35 @@ class LoraSettings:
         Raises:
             ConfigError: an unknown name or an unusable value.
         """
-        unknown = sorted(set(values) - set(cls.__slots__))
-        if unknown:
-            raise ConfigError(
-                f"fine-tuning has no setting {', '.join(unknown)}: allowed are {', '.join(cls.__slots__)}"
-            )
+        refuse_unknown(values, cls, "fine-tuning")
         return cls(**{**values, "target_modules": tuple(values.get("target_modules", ()))})
 
 
-_Rule = tuple[Callable[[Any], bool], str]
+_POSITIVE = number(0, above=True)
 
-
-def _whole(lowest: int) -> _Rule:
-    return (
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
-        f"whole numbers from {lowest}",
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
-_POSITIVE: _Rule = (lambda value: _is_number(value) and value > 0, "numbers above 0")
-_FLAG: _Rule = (lambda value: isinstance(value, bool), "true and false")
-
-_RULES: dict[str, _Rule] = {
-    "rank": _whole(1),
+_RULES: dict[str, Rule] = {
+    "rank": whole(1),
     "alpha": _POSITIVE,
-    "dropout": (lambda value: _is_number(value) and 0 <= value < 1, "numbers from 0, below 1"),
+    "dropout": number(0, 1, below=True),
     "target_modules": (
         lambda value: isinstance(value, tuple) and all(isinstance(name, str) and name for name in value),
         "names of linear layers, such as q_proj",
     ),
-    "epochs": _whole(1),
-    "batch_size": _whole(1),
-    "gradient_accumulation": _whole(1),
+    "epochs": whole(1),
+    "batch_size": whole(1),
+    "gradient_accumulation": whole(1),
     "learning_rate": _POSITIVE,
-    "warmup_share": (lambda value: _is_number(value) and 0 <= value <= 1, "numbers from 0 to 1"),
-    "weight_decay": (lambda value: _is_number(value) and value >= 0, "numbers from 0"),
+    "warmup_share": number(0, 1),
+    "weight_decay": number(0),
     "max_gradient_norm": _POSITIVE,
-    "max_length": _whole(SHORTEST),
-    "answer_tokens": _whole(2),  # one token and the end
-    "gradient_checkpointing": _FLAG,
-    "precision": (lambda value: value in get_args(Precision), ", ".join(get_args(Precision))),
-    "four_bit": _FLAG,
-    "dev_questions": _whole(0),
-    "evaluate_steps": _whole(0),
-    "patience": _whole(0),
-    "checkpoint_steps": _whole(1),
-    "seed": _whole(0),
+    "max_length": whole(SHORTEST),
+    "answer_tokens": whole(2),  # one token and the end
+    "gradient_checkpointing": FLAG,
+    "precision": one_of(get_args(Precision)),
+    "four_bit": FLAG,
+    "dev_questions": whole(0),
+    "evaluate_steps": whole(0),
+    "patience": whole(0),
+    "checkpoint_steps": whole(1),
+    "seed": whole(0),
 }

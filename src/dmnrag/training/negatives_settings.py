@@ -4,11 +4,11 @@ Figures in the docstrings: 4,893 training rows of a medical forum (one question,
 1,234 legal rows, first layer joint, 384-dimensional multilingual-e5-small; pairs were read by a person.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import isfinite
 from typing import Any, Literal, get_args
 
+from dmnrag._settings import FLAG, Rule, check_settings, number, one_of, or_none, refuse_unknown, whole
 from dmnrag.errors import ConfigError
 
 FirstLayer = Literal["joint", "plain", "none"]
@@ -45,7 +45,7 @@ class GuardSettings:
     own document, such as a trained retriever's; where that document is not in the list, nothing is dropped."""
 
     def __post_init__(self) -> None:
-        _check(self, _GUARD_RULES)
+        check_settings(self, _GUARD_RULES, "training set")
         if self.promote is not None and (self.meaning is None or self.promote < self.meaning):
             raise ConfigError(
                 f"guard promote is {self.promote!r} with meaning at {self.meaning!r}: it promotes what `meaning` "
@@ -92,7 +92,7 @@ class TrainingSetSettings:
     """What keeps right answers out."""
 
     def __post_init__(self) -> None:
-        _check(self, _RULES)
+        check_settings(self, _RULES, "training set")
         if self.first_rank > self.last_rank:
             raise ConfigError(f"first_rank {self.first_rank} is above last_rank {self.last_rank}: the tail is empty")
 
@@ -112,39 +112,17 @@ class TrainingSetSettings:
         Raises:
             ConfigError: an unknown name or an unusable value.
         """
-        _refuse_unknown(values, cls)
+        refuse_unknown(values, cls, "a training set")
         guards = values.get("guards", {})
-        _refuse_unknown(guards, GuardSettings)
+        refuse_unknown(guards, GuardSettings, "a training set's guards")
         return cls(**{**values, "guards": GuardSettings(**guards)})
 
 
-_Rule = tuple[Callable[[Any], bool], str]
+_SHARE = or_none(number(0, 1, above=True))
+_POSITIVE = or_none(number(0, above=True))
 
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
-def _whole(lowest: int) -> _Rule:
-    return (
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
-        f"whole numbers from {lowest}",
-    )
-
-
-def _or_none(usable: Callable[[Any], bool], allowed: str) -> _Rule:
-    return lambda value: value is None or usable(value), f"{allowed}, or None"
-
-
-def _one_of(literal: Any) -> _Rule:
-    return lambda value: value in get_args(literal), ", ".join(get_args(literal))
-
-
-_SHARE = _or_none(lambda value: _number(value) and 0 < value <= 1, "numbers above 0, at most 1")
-_POSITIVE = _or_none(lambda value: _number(value) and value > 0, "numbers above 0")
-
-_GUARD_RULES: dict[str, _Rule] = {
-    "reposts": (lambda value: isinstance(value, bool), "true and false"),
+_GUARD_RULES: dict[str, Rule] = {
+    "reposts": FLAG,
     "question": _SHARE,
     "answer": _SHARE,
     "meaning": _POSITIVE,
@@ -152,30 +130,16 @@ _GUARD_RULES: dict[str, _Rule] = {
     "promote": _POSITIVE,
     "margin": _POSITIVE,
 }
-_RULES: dict[str, _Rule] = {
-    "first_layer": _one_of(FirstLayer),
-    "negatives": _whole(0),
-    "hard_negatives": _whole(0),
-    "max_positives": _whole(1),
-    "first_rank": _whole(1),
-    "last_rank": _whole(1),
-    "candidates": _whole(1),
-    "passage": _one_of(PassageKind),
-    "domain_in_passage": _or_none(lambda value: isinstance(value, bool), "true, false"),
-    "seed": _whole(0),
+_RULES: dict[str, Rule] = {
+    "first_layer": one_of(get_args(FirstLayer)),
+    "negatives": whole(0),
+    "hard_negatives": whole(0),
+    "max_positives": whole(1),
+    "first_rank": whole(1),
+    "last_rank": whole(1),
+    "candidates": whole(1),
+    "passage": one_of(get_args(PassageKind)),
+    "domain_in_passage": or_none(FLAG),
+    "seed": whole(0),
     "guards": (lambda value: isinstance(value, GuardSettings), "GuardSettings"),
 }
-
-
-def _check(settings: Any, rules: Mapping[str, _Rule]) -> None:
-    for name, (usable, allowed) in rules.items():
-        value = getattr(settings, name)
-        if not usable(value):
-            raise ConfigError(f"training set setting {name} is {value!r}: allowed are {allowed}")
-
-
-def _refuse_unknown(values: Mapping[str, Any], settings: Any) -> None:
-    unknown = sorted(set(values) - set(settings.__slots__))
-    if unknown:
-        allowed = ", ".join(settings.__slots__)
-        raise ConfigError(f"a training set has no setting {', '.join(unknown)}: allowed are {allowed}")

@@ -3,12 +3,11 @@
 What is known of the defaults, and which of them are not measured yet, stands in docs/decisions/0004.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import Any, Literal, get_args
 
-from dmnrag.errors import ConfigError
+from dmnrag._settings import FLAG, Rule, check_settings, number, one_of, or_none, refuse_unknown, whole
 
 Precision = Literal["auto", "fp32", "bf16"]
 
@@ -81,10 +80,7 @@ class DprSettings:
     """Of the dev questions, the order of the batches and the dropout."""
 
     def __post_init__(self) -> None:
-        for name, (usable, allowed) in _RULES.items():
-            value = getattr(self, name)
-            if not usable(value):
-                raise ConfigError(f"training setting {name} is {value!r}: allowed are {allowed}")
+        check_settings(self, _RULES, "training")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -97,64 +93,39 @@ class DprSettings:
         Raises:
             ConfigError: an unknown name or an unusable value.
         """
-        unknown = sorted(set(values) - set(cls.__slots__))
-        if unknown:
-            raise ConfigError(f"training has no setting {', '.join(unknown)}: allowed are {', '.join(cls.__slots__)}")
+        refuse_unknown(values, cls, "training")
         return cls(**values)
 
 
-_Rule = tuple[Callable[[Any], bool], str]
+_POSITIVE = number(0, above=True)
+_FROM_ZERO = number(0)
+_SHARE = number(0, 1)
 
-
-def _whole(lowest: int) -> _Rule:
-    return (
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
-        f"whole numbers from {lowest}",
-    )
-
-
-def _number(low: float, high: float, allowed: str, *, open_low: bool = False) -> _Rule:
-    def usable(value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            return False
-        return (value > low if open_low else value >= low) and value <= high
-
-    return usable, allowed
-
-
-def _flag() -> _Rule:
-    return lambda value: isinstance(value, bool), "true and false"
-
-
-_POSITIVE = _number(0, float("inf"), "numbers above 0", open_low=True)
-_FROM_ZERO = _number(0, float("inf"), "numbers from 0")
-_SHARE = _number(0, 1, "numbers from 0 to 1")
-
-_RULES: dict[str, _Rule] = {
-    "epochs": _whole(1),
-    "batch_size": _whole(2),  # one question alone has no other's gold to tell its own from
+_RULES: dict[str, Rule] = {
+    "epochs": whole(1),
+    "batch_size": whole(2),  # one question alone has no other's gold to tell its own from
     "learning_rate": _POSITIVE,
     "warmup_share": _SHARE,
     "weight_decay": _FROM_ZERO,
     "max_gradient_norm": _POSITIVE,
-    "scale": (lambda value: value is None or _POSITIVE[0](value), "None and numbers above 0"),
-    "negatives": _whole(0),
-    "hard_negatives": _whole(0),
-    "query_tokens": _whole(LEAST_TOKENS),
-    "passage_tokens": _whole(LEAST_TOKENS),
-    "two_encoders": _flag(),
-    "domain_in_question": _flag(),
+    "scale": or_none(_POSITIVE),
+    "negatives": whole(0),
+    "hard_negatives": whole(0),
+    "query_tokens": whole(LEAST_TOKENS),
+    "passage_tokens": whole(LEAST_TOKENS),
+    "two_encoders": FLAG,
+    "domain_in_question": FLAG,
     "frozen_share": _SHARE,
-    "freeze_words": _flag(),
+    "freeze_words": FLAG,
     "frozen_gb": _FROM_ZERO,
-    "dropout": _flag(),
-    "precision": (lambda value: value in get_args(Precision), ", ".join(get_args(Precision))),
-    "mini_batch": _whole(1),
-    "gradient_cache": _flag(),
-    "dev_questions": _whole(0),
-    "dev_pool": _whole(0),
-    "evaluate_steps": _whole(0),
-    "patience": _whole(0),
-    "checkpoint_steps": _whole(1),
-    "seed": _whole(0),
+    "dropout": FLAG,
+    "precision": one_of(get_args(Precision)),
+    "mini_batch": whole(1),
+    "gradient_cache": FLAG,
+    "dev_questions": whole(0),
+    "dev_pool": whole(0),
+    "evaluate_steps": whole(0),
+    "patience": whole(0),
+    "checkpoint_steps": whole(1),
+    "seed": whole(0),
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from dmnrag.errors import ConfigError
+from dmnrag._settings import FLAG, Rule, check_settings, one_of, refuse_unknown, whole
 
 PassageText = Literal["question+answer", "answer"]
 VectorKind = Literal["exact", "hnsw"]
@@ -34,18 +34,7 @@ class DenseSettings:
     """What passages are encoded in. Questions are encoded in fp32 always, so that a search needs nothing more."""
 
     def __post_init__(self) -> None:
-        _check("encoder", self.encoder, isinstance(self.encoder, str) and bool(self.encoder), "a name or folder")
-        precisions = get_args(EncoderPrecision)
-        _check("encoder_precision", self.encoder_precision, self.encoder_precision in precisions, ", ".join(precisions))
-        _check("passage", self.passage, self.passage in get_args(PassageText), " or ".join(get_args(PassageText)))
-        _check("kind", self.kind, self.kind in get_args(VectorKind), " or ".join(get_args(VectorKind)))
-        flag = self.domain_in_passage
-        _check("domain_in_passage", flag, isinstance(flag, bool), "true and false")
-        # 2 is the least with which FAISS builds a graph that can be walked.
-        for name, lowest in (("hnsw_m", 2), ("hnsw_ef_construction", 1), ("hnsw_ef_search", 1)):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            _check(name, value, whole and lowest <= value <= 10_000, f"whole numbers from {lowest} to 10000")
+        check_settings(self, _RULES, "dense")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -58,14 +47,17 @@ class DenseSettings:
         Raises:
             ConfigError: an unknown name or an unusable value.
         """
-        unknown = sorted(set(values) - set(cls.__slots__))
-        if unknown:
-            raise ConfigError(
-                f"dense retrieval has no setting {', '.join(unknown)}: allowed are {', '.join(cls.__slots__)}"
-            )
+        refuse_unknown(values, cls, "dense retrieval")
         return cls(**values)
 
 
-def _check(name: str, value: object, usable: bool, allowed: str) -> None:
-    if not usable:
-        raise ConfigError(f"dense setting {name} is {value!r}: allowed are {allowed}")
+_RULES: dict[str, Rule] = {
+    "encoder": (lambda value: isinstance(value, str) and bool(value), "a name or folder"),
+    "encoder_precision": one_of(get_args(EncoderPrecision)),
+    "passage": one_of(get_args(PassageText)),
+    "kind": one_of(get_args(VectorKind)),
+    "domain_in_passage": FLAG,
+    "hnsw_m": whole(2, 10_000),  # 2 is the least with which FAISS builds a graph that can be walked
+    "hnsw_ef_construction": whole(1, 10_000),
+    "hnsw_ef_search": whole(1, 10_000),
+}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dmnrag.errors import ConfigError
+from dmnrag._settings import FLAG, Rule, check_settings, number, refuse_unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,7 @@ class Bm25Settings:
     """Round document lengths above 39 terms as Lucene stores them, for the same scores as Elasticsearch."""
 
     def __post_init__(self) -> None:
-        for name, value, highest, allowed in (
-            ("k1", self.k1, 1e6, "numbers from 0 to 1000000"),
-            ("b", self.b, 1, "numbers from 0 to 1"),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= highest:
-                raise ConfigError(f"BM25's {name} is {value!r}: allowed are {allowed}")
-        if not isinstance(self.lucene_lengths, bool):
-            raise ConfigError(f"BM25's lucene_lengths is {self.lucene_lengths!r}: allowed are true and false")
+        check_settings(self, _RULES, "BM25")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -39,7 +32,8 @@ class Bm25Settings:
         Raises:
             ConfigError: an unknown name or an unusable value.
         """
-        unknown = sorted(set(values) - set(cls.__slots__))
-        if unknown:
-            raise ConfigError(f"BM25 has no setting {', '.join(unknown)}: allowed are {', '.join(cls.__slots__)}")
+        refuse_unknown(values, cls, "BM25")
         return cls(**values)
+
+
+_RULES: dict[str, Rule] = {"k1": number(0, 1_000_000), "b": number(0, 1), "lucene_lengths": FLAG}
