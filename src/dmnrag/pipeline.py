@@ -19,6 +19,7 @@ from dmnrag.index import Index
 from dmnrag.index.build import UNTRAINED
 from dmnrag.index.labels import parse_domain, resolve_domain
 from dmnrag.llm import make_generator
+from dmnrag.llm.adapters import AdapterRecord, check_method, read_record, template_with
 from dmnrag.methods import Method
 from dmnrag.prompts import Template, build_prompt, load_template
 from dmnrag.protocols import Encoder, Generator, Reranker
@@ -70,41 +71,85 @@ class Pipeline:
         encoders: Mapping[str, Encoder] | None = None,
         reranker: Reranker | None = None,
         template: Template | None = None,
+        adapter: AdapterRecord | None = None,
     ) -> None:
         """Parts that are not given are made when first needed; without a generator only search works.
 
-        `encoders` are those of the index's retrievers, by their names.
+        Args:
+            index: open.
+            generator: the LLM.
+            encoders: those of the index's retrievers, by their names.
+            reranker: for `RetrievalSettings.rerank`.
+            template: of the prompt; None is the one that suits the LLM.
+            adapter: what the generator's adapter was trained for; brings method, template, layer, k and max_tokens.
+
+        Raises:
+            ConfigError: another template than the adapter's.
         """
         self.index = index
         self._generator = generator
         self._encoders = dict(encoders or {})
         self._reranker = reranker
-        self._template = template
+        self._template = template_with(adapter, template)
+        self._adapter = adapter
         self._retrievers: dict[str | None, Retriever] = {}
 
     @classmethod
-    def open(cls, folder: str | Path, *, llm: str | None = None, template: str | None = None) -> "Pipeline":
-        """Open an index folder, with an LLM by its spec (`builtin`, `openai:MODEL@URL`, a name or folder)."""
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        llm: str | None = None,
+        template: str | None = None,
+        adapter: str | Path | None = None,
+    ) -> "Pipeline":
+        """Open an index folder, with an LLM by its spec (`builtin`, `openai:MODEL@URL`, a name or folder).
+
+        `adapter` is the folder of a LoRA adapter that was trained on this LLM; its method and template are used.
+
+        Raises:
+            ConfigError: no such index, LLM or template, an adapter without its LLM, of another one, or of another
+                template.
+        """
+        if adapter is not None and llm is None:
+            raise ConfigError(f"adapter {adapter} is put onto an LLM and none is named: give the one it was trained on")
+        record = None if adapter is None else read_record(Path(adapter))
+        chosen = template_with(record, None if template is None else load_template(template))
         return cls(
             Index.open(folder),
-            generator=None if llm is None else make_generator(llm),
-            template=None if template is None else load_template(template),
+            generator=None if llm is None else make_generator(llm, adapter=adapter),
+            template=chosen,
+            adapter=record,
         )
 
-    def with_llm(self, generator: Generator, template: Template | None = None) -> "Pipeline":
-        """The same index and retrieval with an LLM."""
+    def with_llm(
+        self, generator: Generator, template: Template | None = None, adapter: AdapterRecord | None = None
+    ) -> "Pipeline":
+        """The same index and retrieval with an LLM, and what its adapter was trained for."""
         return Pipeline(
             self.index,
             generator=generator,
             encoders=self._encoders,
             reranker=self._reranker,
             template=template,
+            adapter=adapter,
         )
 
     @property
     def default_layer(self) -> Layer:
         """The layer that measurement favours among those the index has (docs/results.md)."""
         return "hybrid" if self.index.manifest.retrievers else "sparse"
+
+    @property
+    def default_settings(self) -> AskSettings:
+        """The index's own layer; with an adapter layer, k and max_tokens as it was trained."""
+        if self._adapter is None:
+            return AskSettings(retrieval=RetrievalSettings(layer=self.default_layer))
+        trained = self._adapter.retrieval
+        return AskSettings(
+            retrieval=RetrievalSettings(layer=trained["layer"], k=int(trained["k"])),
+            generation=GenerationSettings(max_tokens=self._adapter.answer_tokens),
+        )
 
     def retriever(self, name: str | None) -> Retriever:
         """Both layers, the second one by its name; None: the first layer alone.
@@ -158,7 +203,7 @@ class Pipeline:
     @cached_property
     def template(self) -> Template:
         """The prompt's template: as given, else the one that suits the LLM."""
-        return self._template or load_template("base" if self.generator.name in _BASE_MODELS else "cited")
+        return self._template or load_template("base" if _bare_name(self.generator) in _BASE_MODELS else "cited")
 
     def resolve(self, domain: DomainGiven, *, allow_unknown: bool = False) -> Domain:
         """The index's domain for what a caller gave."""
@@ -181,12 +226,17 @@ class Pipeline:
             settings = replace(settings, domain_in_dense_query=True)  # asked as it was trained
         return self.retriever(name).retrieve(queries, settings)
 
-    def choose_method(self, name: str | None, domain: Domain) -> Method:
-        """The method by name, or the default for what is known of the question.
+    def choose_method(self, name: str | None, domain: Domain, adapter: AdapterRecord | None = None) -> Method:
+        """The method by name, or the default for what is known of the question; an adapter's (None: own) is its own.
 
         Raises:
-            ConfigError: the method needs a domain and none is known.
+            ConfigError: the method needs a domain and none is known, or it is not the adapter's.
         """
+        adapter = adapter or self._adapter
+        if adapter is not None:
+            if name is not None:
+                check_method(adapter, methods.find_method(name).name)
+            name = adapter.method
         if name is None:
             return methods.DEFAULT if domain else methods.BASELINE
         method = methods.find_method(name)
@@ -220,7 +270,7 @@ class Pipeline:
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> list[Answer]:
         """Answer many questions with one method; retrieval and generation go in batches."""
-        settings = settings or AskSettings()
+        settings = settings or self.default_settings
         started = time.perf_counter()
         rankings = self.search(queries, self.retrieval_settings(method, settings))
         searched_ms = _milliseconds_since(started) / max(1, len(queries))
@@ -247,7 +297,7 @@ class Pipeline:
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[str | Answer]:
         """Pieces of the answer as they come, then the whole `Answer`."""
-        settings = settings or AskSettings()
+        settings = settings or self.default_settings
         started = time.perf_counter()
         hits = self.search([query], self.retrieval_settings(method, settings))[0]
         timings = {"retrieval": _milliseconds_since(started)}
@@ -310,6 +360,11 @@ class Pipeline:
 
 _BASE_MODELS = frozenset({"builtin"})
 """LLMs without instruction tuning: they continue a text rather than follow an instruction."""
+
+
+def _bare_name(generator: Generator) -> str:
+    """Without precision and adapter: `builtin:int8+lora-x` is the built-in model."""
+    return re.split("[:+]", generator.name)[0]
 
 
 def check_question(query: Query) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import shutil
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
+
+import pytest
 
 
 @dataclass
@@ -117,16 +120,24 @@ class Certificate:
     fingerprint: str
 
 
-def make_certificate(folder: Path, host: str = "localhost") -> Certificate:
-    """Self-signed, by the system's openssl."""
+def make_certificate(folder: Path, host: str = "localhost", authority: Certificate | None = None) -> Certificate:
+    """By the system's openssl; signed by itself, which makes it an authority too, or by the one that is given."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no certificates can be made: there is no openssl here")
     path, key = folder / f"{host}.pem", folder / f"{host}.key"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={host}"]
-    command += ["-addext", f"subjectAltName=DNS:{host}", "-keyout", str(key), "-out", str(path)]
-    subprocess.run(command, check=True, capture_output=True)
-    shown = subprocess.run(
-        ["openssl", "x509", "-in", str(path), "-noout", "-fingerprint", "-sha256"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return Certificate(path, key, shown.stdout.strip().partition("=")[2])
+    new = ["req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={host}", "-keyout", str(key), "-out", str(path)]
+    names = f"subjectAltName=DNS:{host}"
+    if authority is None:
+        _openssl(*new, "-x509", "-days", "2", "-addext", names)
+    else:
+        _openssl(*new)
+        extensions = folder / f"{host}.ext"
+        extensions.write_text(names)
+        by = ["-CA", str(authority.path), "-CAkey", str(authority.key), "-CAcreateserial", "-days", "2"]
+        _openssl("x509", "-req", "-in", str(path), "-out", str(path), *by, "-extfile", str(extensions))
+    shown = _openssl("x509", "-in", str(path), "-noout", "-fingerprint", "-sha256")
+    return Certificate(path, key, shown.strip().partition("=")[2])
+
+
+def _openssl(*arguments: str) -> str:
+    return subprocess.run(["openssl", *arguments], check=True, capture_output=True, text=True).stdout

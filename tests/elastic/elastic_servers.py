@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Timer
 
@@ -24,8 +24,10 @@ def free_port() -> int:
 class Node:
     """One node as a process of its own."""
 
-    def __init__(self, release: str, home: Path, *settings: str) -> None:
+    def __init__(self, release: str, home: Path, *settings: str, heap: str = "512m") -> None:
+        self.name = home.name
         self.port = free_port()
+        self._heap = heap
         self._command = [str(RUN_NODE), release, str(home), f"http.port={self.port}", *settings]
         self._log = home.parent / f"{home.name}.log"
         self.process = self._start()
@@ -37,7 +39,7 @@ class Node:
     def _start(self) -> subprocess.Popen[str]:
         with self._log.open("a") as log:
             return subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | {"ES_HEAP": "512m"}
+                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | {"ES_HEAP": self._heap}
             )
 
     def wait_started(self) -> None:
@@ -63,6 +65,7 @@ class Node:
 
     def stop(self) -> None:
         if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)  # a paused process does not hear that it should end
             self.process.terminate()
             try:
                 self.process.wait(30)
@@ -74,11 +77,39 @@ class Node:
 
 
 @contextmanager
-def single_node(release: str, home: Path) -> Iterator[str]:
-    """The URL of a node that runs as long as the block."""
-    node = Node(release, home, f"transport.port={free_port()}", "discovery.type=single-node")
+def one_node(release: str, home: Path, *, heap: str = "512m") -> Iterator[Node]:
+    """A node that runs as long as the block."""
+    node = Node(release, home, f"transport.port={free_port()}", "discovery.type=single-node", heap=heap)
     try:
         node.wait_started()
-        yield node.url
+        yield node
     finally:
         node.stop()
+
+
+@contextmanager
+def single_node(release: str, home: Path) -> Iterator[str]:
+    """The URL of a node that runs as long as the block."""
+    with one_node(release, home) as node:
+        yield node.url
+
+
+@contextmanager
+def three_nodes(release: str, folder: Path) -> Iterator[list[Node]]:
+    """A cluster that survives the loss of one node; runs as long as the block."""
+    names = ("n1", "n2", "n3")
+    ports = [free_port() for _ in names]
+    common = [
+        "cluster.name=three",
+        f"discovery.seed_hosts={','.join(f'127.0.0.1:{port}' for port in ports)}",
+        f"cluster.initial_master_nodes={','.join(names)}",
+    ]
+    with ExitStack() as started:
+        nodes = []
+        for name, port in zip(names, ports, strict=True):
+            node = Node(release, folder / name, f"node.name={name}", f"transport.port={port}", *common)
+            started.callback(node.stop)
+            nodes.append(node)
+        for node in nodes:
+            node.wait_started()
+        yield nodes

@@ -181,6 +181,14 @@ def test_passing_refusals_are_tried_again(status: int) -> None:
         {"status": 200, "hits": {"hits": [9]}, "timed_out": True},
         {"status": 200, "hits": {"hits": [9]}, "_shards": {"failed": 1}},
         {"status": 503, "error": {"type": "search_phase_execution_exception", "reason": "all shards failed"}},
+        {
+            "status": 404,
+            "error": {
+                "type": "search_phase_execution_exception",
+                "reason": "Partial shards failure",
+                "root_cause": [{"type": "search_context_missing_exception", "reason": "No search context found"}],
+            },
+        },
     ],
 )
 def test_only_the_partial_answers_of_a_batch_are_asked_again(poor: dict[str, Any]) -> None:

@@ -2,23 +2,18 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from elastic_builder import build, dense_of, layout_of, rows_of, sparse_of, vector_layout, vector_rows
-from elastic_fake import make_certificate, pass_on, serve
 
-from dmnrag.errors import ClusterAccessError, QueryError
+from dmnrag.errors import QueryError
 from dmnrag.protocols import FloatMatrix
 from dmnrag.retrieval.elastic import (
     Cluster,
-    ConnectionSettings,
     ElasticDenseIndex,
-    connect,
     delete_index,
-    open_index,
 )
 from dmnrag.testing.dense_contract import EAST, SMALL, VectorDocument, reference_ranking, unit
 from dmnrag.testing.sparse_contract import DOCUMENTS
@@ -162,19 +157,3 @@ def test_threads_share_an_index(cluster: Cluster, name: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda i: sparse.search([queries[i % 4]], 3)[0], range(200)))
     assert found == [expected[i % 4] for i in range(200)]
-
-
-def test_through_tls_with_an_api_key(cluster: Cluster, name: str, server_url: str, tmp_path: Path) -> None:
-    """A proxy ends TLS and knows one key, as a cluster with security does."""
-    certificate = make_certificate(tmp_path)
-    build(cluster, name, rows_of(DOCUMENTS))
-    with serve(pass_on(server_url, "aWQ6a2V5"), certificate) as url:
-        options = {"urls": url, "fingerprint": certificate.fingerprint}
-        for key in ("aWQ6a2V5", "id:key"):
-            settings = ConnectionSettings.load({**options, "api_key": key}, environment={})
-            with connect(settings) as secured:
-                opened = open_index(secured, name, layout_of())
-                hits = sparse_of(secured, opened).search([Query("q", "chest")], 3)[0]
-                assert [hit.doc_id for hit in hits] == ["d1", "d2"]
-        with pytest.raises(ClusterAccessError, match="does not know this user or key"):
-            connect(ConnectionSettings.load({**options, "api_key": "other"}, environment={}))

@@ -9,6 +9,7 @@ import torch
 from llm_tiny_models import CHATML, make_model, make_tokenizer, save_tiny
 
 from dmnrag.errors import ConfigError, GenerationError, PromptTooLongError
+from dmnrag.llm.key_value_cache import drops_rows
 from dmnrag.llm.stopping import TextStream
 from dmnrag.llm.transformers_lm import TransformersGenerator
 from dmnrag.types import Generation, GenerationSettings, Prompt
@@ -32,6 +33,38 @@ def test_a_padded_batch_gives_the_texts_of_one_prompt_at_a_time(kind: str, penal
     assert generator.generate(PROMPTS, settings) == single
     assert generator.generate(PROMPTS[::-1], settings) == single[::-1]
     assert len({answer.text for answer in single}) > 3
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3"])
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_texts_that_have_ended_leave_the_batch(kind: str, temperature: float) -> None:
+    generator = tiny(kind)
+    settings = replace(GREEDY, temperature=temperature, seed=1, repetition_penalty=1.1)
+    whole = generator.generate(PROMPTS, settings)
+    # Each text ends at another place, the last one at max_tokens.
+    prompts = [replace(prompt, stop=(whole[i].text[3 * i : 3 * i + 2],)) for i, prompt in enumerate(PROMPTS[:-1])]
+    prompts.append(PROMPTS[-1])
+    single = [generator.generate([prompt], settings)[0] for prompt in prompts]
+    sizes: list[int] = []
+    hook = generator.model.register_forward_hook(lambda _, __, out: sizes.append(len(out.logits)))
+    assert generator.generate(prompts, settings) == single
+    hook.remove()
+    assert sizes[0] == len(PROMPTS)
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < len(PROMPTS) / 2
+    assert len(sizes) == max(answer.usage.completion_tokens for answer in single)
+
+
+def test_a_model_whose_cache_holds_more_than_keys_and_values_keeps_its_rows() -> None:
+    from transformers import AutoModelForCausalLM, MambaConfig
+
+    config = MambaConfig(hidden_size=16, num_hidden_layers=1, state_size=4, vocab_size=50)
+    assert not drops_rows(AutoModelForCausalLM.from_config(config))
+    generator = tiny()
+    assert drops_rows(generator.model)
+    generator._drops_rows = False
+    prompts = [replace(PROMPTS[0], stop=("的", "一", "是")), *PROMPTS[1:]]
+    assert generator.generate(prompts, GREEDY) == [generator.generate([p], GREEDY)[0] for p in prompts]
 
 
 def test_greedy_tokens_are_the_argmax_of_the_plain_forward_pass() -> None:

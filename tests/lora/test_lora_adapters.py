@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -239,3 +240,34 @@ def test_two_trainings_to_one_folder_do_not_meet(llm: str, index: Path, tmp_path
     with writer_lock(work), pytest.raises(IndexLockedError, match="is being written"):
         finetune(index, plan(llm), tmp_path / "lora-x")
     assert (work / "plan.json").is_file()
+
+
+def test_a_pipeline_opens_with_an_adapter_and_answers_as_it_was_trained(llm: str, adapter: Path, index: Path) -> None:
+    with pytest.raises(ConfigError, match="is put onto an LLM and none is named"):
+        Pipeline.open(index, adapter=adapter)
+    with pytest.raises(ConfigError, match="is asked with 'base', which differs in"):
+        Pipeline.open(index, llm=llm, adapter=adapter, template="base")
+    pipeline = Pipeline.open(index, llm=llm, adapter=adapter)
+    settings = pipeline.default_settings
+    assert (settings.retrieval.layer, settings.retrieval.k) == ("sparse", 2)
+    assert settings.generation.max_tokens == NARROW["answer_tokens"]
+    answer = pipeline.ask("嗓子疼能喝酒吗", "儿科")
+    assert (answer.method, answer.llm) == ("Dmn-ques-front", f"{llm}+lora-x")
+    assert answer.prompt.user.startswith("儿科嗓子疼能喝酒吗请回答该问题")
+    assert answer.usage.completion_tokens <= NARROW["answer_tokens"]
+    with pytest.raises(ConfigError, match="trained with method Dmn-ques-front and is asked with no-Dmn"):
+        pipeline.ask("嗓子疼能喝酒吗", "儿科", method="no-dmn")
+    with pytest.raises(ConfigError, match="is asked with 'base', which differs in"):
+        pipeline.with_llm(pipeline.generator, load_template("base"), read_record(adapter))
+
+
+def test_int8_rounds_the_sum_of_weights_and_update(llm: str, adapter: Path) -> None:
+    if find_spec("openvino") is None:  # not imported: only `load_openvino` leaves its telemetry out
+        pytest.skip("needs the extra int8")
+    generator = make_generator(f"{llm}:int8", adapter=adapter)
+    assert generator.name == f"{llm}:int8+lora-x"
+    assert isinstance(generator, TransformersGenerator)
+    exact = logits(attach_adapter(open_tiny(llm).model, adapter))
+    error = float((logits(generator.model) - exact).norm() / exact.norm())
+    base = float((logits(open_tiny(llm).model) - exact).norm() / exact.norm())
+    assert error < 0.1 < base

@@ -57,6 +57,8 @@ def test_finetune_ask_and_evaluate(cli: Callable[..., Outcome], llm: str, own_in
     answer = json.loads(out)
     assert (answer["method"], answer["llm"]) == ("Dmn-ques-front", f"{llm}+lora-x")
     assert answer["prompt"].startswith("儿科嗓子疼能喝酒吗请回答该问题")
+    tokens, milliseconds = answer["usage"]["completion_tokens"], answer["timings_ms"]["generation"]
+    assert answer["tokens_per_second"] == pytest.approx(tokens / milliseconds * 1000, rel=0.01)
     assert "warning" not in err
 
     asked = ("ask", own_index, *ASK, "-k", 1, "--llm", llm, "--adapter", adapter)
@@ -71,6 +73,8 @@ def test_finetune_ask_and_evaluate(cli: Callable[..., Outcome], llm: str, own_in
 
     code, out, err = cli("evaluate", own_index, "--llm", llm, "--adapter", adapter, "--json")
     assert code == 0, err
+    assert f"LLM {llm}+lora-x: " in err
+    assert " tokens in " in err
     names = {row["name"] for row in json.loads(out)["rows"] if row["metric"].startswith("ROUGE-1 ")}
     assert f"Dmn-ques-front, {llm}+lora-x" in names
     assert not names & {"no-Dmn", "Dmn"}

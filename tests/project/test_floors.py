@@ -11,6 +11,7 @@ PACKAGE = Path(dmnrag.__file__).parent
 
 FLOORS = {
     "errors": 0, "types": 0, "protocols": 0, "_optional": 0, "_io": 0, "_cache": 0, "_settings": 0,
+    "_onednn": 0, "_openvino": 0,
     "text": 1, "metrics": 1, "prompts": 1,
     "data": 2, "retrieval": 2, "llm": 2,
     "index": 3, "domain": 3,

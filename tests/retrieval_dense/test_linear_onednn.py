@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dmnrag.retrieval.dense.linear import use_onednn
+from dmnrag._onednn import use_onednn
 
 torch = pytest.importorskip("torch")
 

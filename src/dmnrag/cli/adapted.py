@@ -4,8 +4,9 @@ from pathlib import Path
 
 from dmnrag.cli.console import talk
 from dmnrag.llm import make_generator
-from dmnrag.llm.adapters import AdapterRecord, check_method, check_template, read_record
-from dmnrag.methods import Method, find_method
+from dmnrag.llm.adapters import AdapterRecord, read_record, template_with
+from dmnrag.llm.speed import Metered, tokens_per_second
+from dmnrag.methods import Method
 from dmnrag.pipeline import AskSettings, Pipeline
 from dmnrag.prompts import load_template
 from dmnrag.training.lora_finetune import describe_retrieval
@@ -38,19 +39,6 @@ def answering_defaults(
     )
 
 
-def method_with(record: AdapterRecord | None, name: str | None) -> str | None:
-    """The method by name: the adapter's own, also where none is given.
-
-    Raises:
-        ConfigError: another one is given.
-    """
-    if record is None:
-        return name
-    if name is not None:
-        check_method(record, find_method(name).name)
-    return record.method
-
-
 def pipeline_with(
     searcher: Pipeline, llm: str, template: str | None, adapter: Path | None, record: AdapterRecord | None
 ) -> Pipeline:
@@ -59,10 +47,8 @@ def pipeline_with(
     Raises:
         ConfigError: another template is given, or the adapter belongs to another base model.
     """
-    given = None if template is None else load_template(template)
-    if record is not None and given is not None:
-        check_template(record, given)
-    return searcher.with_llm(make_generator(llm, adapter=adapter), given if record is None else record.template)
+    chosen = template_with(record, None if template is None else load_template(template))
+    return searcher.with_llm(Metered(make_generator(llm, adapter=adapter)), chosen, record)
 
 
 def tell_differences(record: AdapterRecord | None, pipeline: Pipeline, method: Method, settings: AskSettings) -> None:
@@ -74,3 +60,10 @@ def tell_differences(record: AdapterRecord | None, pipeline: Pipeline, method: M
     differing = [f"{name} {now[name]} ({trained.get(name)})" for name in now if now[name] != trained.get(name)]
     if differing:
         talk(f"warning: not as the adapter was trained (in brackets): {', '.join(differing)}")
+
+
+def tell_speed(pipeline: Pipeline) -> None:
+    """Say how fast the LLM of `pipeline_with` wrote."""
+    llm = pipeline.generator
+    if isinstance(llm, Metered) and (rate := tokens_per_second(llm.completion_tokens, llm.seconds)) is not None:
+        talk(f"LLM {llm.name}: {llm.completion_tokens:,} tokens in {llm.seconds:,.1f} s, {rate:.1f}/s")

@@ -3,11 +3,12 @@
 import typer
 
 from dmnrag.cli import options as o
-from dmnrag.cli.adapted import answering_defaults, method_with, open_record, pipeline_with, tell_differences
+from dmnrag.cli.adapted import answering_defaults, open_record, pipeline_with, tell_differences
 from dmnrag.cli.console import print_json, talk
 from dmnrag.cli.render import answer_to_dict, domain_text, hits_text
 from dmnrag.cli.search import open_pipeline, retrieval_settings
 from dmnrag.errors import ConfigError
+from dmnrag.llm.speed import tokens_per_second
 from dmnrag.pipeline import AskSettings, Pipeline
 from dmnrag.types import Answer, Query
 
@@ -56,14 +57,15 @@ def ask(
         domain_weight=domain_weight,
     )
     resolved = searcher.resolve(o.domain_given(domain), allow_unknown=allow_unknown_domain)
-    chosen = searcher.choose_method(method_with(record, method), resolved)
+    chosen = searcher.choose_method(method, resolved, record)
     pipeline = pipeline_with(searcher, llm, template, adapter, record)
     tell_differences(record, pipeline, chosen, settings)
     query = Query("1", question, resolved)
     if as_json:
         answer = pipeline.ask_all([query], chosen, settings)[0]
         documents = pipeline.index.documents([hit.doc_id for hit in answer.hits])
-        print_json(answer_to_dict(question, settings.retrieval.layer, answer, documents))
+        shown = answer_to_dict(question, settings.retrieval.layer, answer, documents)
+        print_json({**shown, "tokens_per_second": _rate(answer)})
         return
     for piece in pipeline.stream(query, chosen, settings):
         if isinstance(piece, Answer):
@@ -77,4 +79,11 @@ def _show_sources(pipeline: Pipeline, answer: Answer) -> None:
     documents = pipeline.index.documents([hit.doc_id for hit in answer.hits])
     typer.echo(f"\n{hits_text(answer.hits, documents)}")
     seconds = sum(answer.timings_ms.values()) / 1000
-    talk(f"method {answer.method}, domain {domain_text(answer.domain)}, LLM {answer.llm}, {seconds:.1f} s")
+    rate = _rate(answer)
+    speed = "" if rate is None else f", {answer.usage.completion_tokens} tokens at {rate:.1f}/s"
+    talk(f"method {answer.method}, domain {domain_text(answer.domain)}, LLM {answer.llm}, {seconds:.1f} s{speed}")
+
+
+def _rate(answer: Answer) -> float | None:
+    rate = tokens_per_second(answer.usage.completion_tokens, answer.timings_ms["generation"] / 1000)
+    return None if rate is None else round(rate, 2)

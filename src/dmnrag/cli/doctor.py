@@ -15,6 +15,11 @@ from dmnrag._cache import cache_folder
 from dmnrag.cli import options as o
 from dmnrag.cli.console import print_json
 from dmnrag.cli.render import table_text
+from dmnrag.errors import ClusterError, ConfigError, IndexFolderError
+from dmnrag.index import Index
+from dmnrag.index.cluster import connection_of
+from dmnrag.index.generations import current_backend
+from dmnrag.retrieval.elastic import ConnectionSettings, diagnose
 
 _EXTRAS = {
     "dense": ("torch", "sentence_transformers", "faiss"),
@@ -25,9 +30,12 @@ _EXTRAS = {
     "openai": ("openai",),
     "eval": ("ir_measures",),
     "elastic": ("elasticsearch",),
+    "report": ("jinja2", "krippendorff", "matplotlib", "sklearn"),
     "zh": ("opencc",),
 }
 """Optional parts and the modules they need."""
+
+_MARKS = {True: "ok", False: "--", None: ""}
 
 _MIN_FREE_GB = 3
 """The built-in models take about 1.6 GB of cache once converted."""
@@ -40,18 +48,27 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     folder: Annotated[Path | None, typer.Argument(help="Also check this index.", metavar="[DIR]")] = None,
+    es_url: Annotated[
+        str | None, typer.Option("--es-url", help="Also check this Elasticsearch cluster, https://HOST:9200.")
+    ] = None,
+    es_index: Annotated[
+        str | None, typer.Option("--es-index", help="Also check the index of this name there, and the rights on it.")
+    ] = None,
     as_json: o.JsonOption = False,
 ) -> None:
-    """Check the installation, the machine, and an index when one is named."""
+    """Check the installation, the machine, and an index or cluster when one is named."""
     checks = [_python(), *map(_extra, _EXTRAS), _accelerator(), _disk()]
     if folder is not None:
         checks.append(_index(folder))
+        checks += _cluster_of(folder)
+    if es_url is not None or es_index is not None:
+        checks += _cluster(ConnectionSettings.load({"urls": es_url}), es_index)
     if as_json:
         print_json({"version": __version__, "checks": checks})
     else:
-        rows = [("ok" if c["ok"] else "--", c["check"], c["found"], c["cure"]) for c in checks]
+        rows = [(_MARKS[c["ok"]], c["check"], c["found"], c["cure"]) for c in checks]
         typer.echo(table_text(("", f"dmnrag {__version__}", "found", "what to do"), rows))
-    if any(c["required"] and not c["ok"] for c in checks):
+    if any(c["required"] and c["ok"] is False for c in checks):
         raise typer.Exit(1)
 
 
@@ -93,12 +110,25 @@ def _disk() -> dict[str, Any]:
 
 
 def _index(folder: Path) -> dict[str, Any]:
-    from dmnrag.errors import IndexFolderError
-    from dmnrag.index import Index
-
     try:
         with Index.open(folder, verify=True) as index:
             found = f"{folder}: {index.n_documents:,} documents, every file matches its hash"
             return _check("index", True, found, required=True)
-    except IndexFolderError as error:
+    except (IndexFolderError, ClusterError, ConfigError) as error:
         return _check("index", False, str(error), "see the message", required=True)
+
+
+def _cluster_of(folder: Path) -> list[dict[str, Any]]:
+    """The cluster that an index folder names."""
+    part = current_backend(folder)
+    try:
+        return [] if part is None else _cluster(connection_of(part), part.name)
+    except ConfigError:
+        return []  # `_index` says what is wrong
+
+
+def _cluster(connection: ConnectionSettings, name: str | None) -> list[dict[str, Any]]:
+    return [
+        {"check": f"Elasticsearch {f.name}", "ok": f.ok, "found": f.text, "cure": f.cure, "required": True}
+        for f in diagnose(connection, name)
+    ]

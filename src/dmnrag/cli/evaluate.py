@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dmnrag.cli import options as o
-from dmnrag.cli.adapted import answering_defaults, open_record, pipeline_with, tell_differences
+from dmnrag.cli.adapted import answering_defaults, open_record, pipeline_with, tell_differences, tell_speed
 from dmnrag.cli.console import print_json, progress, talk
 from dmnrag.cli.figures import evaluation_text
 from dmnrag.cli.search import open_pipeline
@@ -99,6 +99,7 @@ def evaluate(
                 tell_differences(record, pipeline, method, settings)
                 answers = evaluate_method(pipeline, method, settings, limit=limit, on_progress=show)
             found = found.merged(answers)
+            tell_speed(pipeline)
     if as_json:
         print_json(found.to_dict())
         return

@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from dmnrag.cli import cluster_options as co
 from dmnrag.cli import options as o
 from dmnrag.cli import reading as r
 from dmnrag.cli.console import print_json, progress, talk
@@ -17,6 +18,7 @@ from dmnrag.index.settings import DomainKind, IndexedText
 from dmnrag.protocols import Encoder
 from dmnrag.retrieval.dense import DenseSettings, make_encoder
 from dmnrag.retrieval.dense.resume import resumable
+from dmnrag.retrieval.elastic import connect
 from dmnrag.retrieval.sparse import Bm25Settings
 from dmnrag.text import SegmenterName, SegmenterSettings
 
@@ -69,7 +71,22 @@ def index(
             "bf16 (processors that have it)."
         ),
     ] = DenseSettings().encoder_precision,
-    vectors: Annotated[str, typer.Option(help="exact or hnsw: how the second layer searches.")] = "exact",
+    vectors: Annotated[str, typer.Option(help="exact or hnsw: how the second layer searches in the folder.")] = "exact",
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            help="embedded: all is in the folder; elasticsearch: documents, terms and vectors are in a cluster. "
+            "Default: as DIR is, else embedded.",
+            show_default=False,
+        ),
+    ] = None,
+    es_url: co.EsUrl = None,
+    es_index: co.EsIndex = None,
+    shards: co.EsShards = None,
+    replicas: co.EsReplicas = None,
+    es_vectors: co.EsVectors = None,
+    es_oversample: co.EsOversample = None,
+    es_replace: co.EsReplace = False,
     as_json: o.JsonOption = False,
 ) -> None:
     """Build an index from files of question-answer pairs."""
@@ -96,6 +113,10 @@ def index(
             encoder_precision=cast(Any, encoder_precision),
         ),
     )
+    cluster = co.ClusterOptions(es_url, es_index, shards, replicas, es_vectors, es_oversample, es_replace)
+    target = cluster.target(out, backend, "--backend")
+    if target is not None:
+        connect(target.connection).close()  # an error now is better than one after an hour of reading
     split, report = r.read_and_split(files, mapping, reading, test_size, seed)
     source = {
         "files": [f.name for f in files],
@@ -114,6 +135,7 @@ def index(
             examples=split.test,
             source=source,
             encoder=None if settings.dense is None else _encoder(settings.dense, scratch),
+            target=target,
             on_progress=show,
         )
     scratch.unlink(missing_ok=True)
@@ -136,6 +158,7 @@ def _to_dict(out: Path, built: BuildReport, report: ReadReport, split: Split) ->
         "left_out_for_leakage": len(split.dropped.doc_ids),
         "long_passages": built.n_long_passages,
         "read": report.to_dict(),
+        **({} if built.backend is None else {"backend": built.backend.model_dump()}),
     }
 
 
@@ -148,4 +171,5 @@ def _tell(out: Path, built: BuildReport, report: ReadReport, split: Split) -> No
         )
     if built.n_long_passages:
         talk(f"{built.n_long_passages:,} documents are longer than the encoder reads; each was split at sentence ends")
-    typer.echo(f"{built.n_documents:,} documents in {out} (generation {built.generation})")
+    where = "" if built.backend is None else f", Elasticsearch index {built.backend.name} ({built.backend.physical})"
+    typer.echo(f"{built.n_documents:,} documents in {out} (generation {built.generation}{where})")

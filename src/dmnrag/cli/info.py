@@ -10,7 +10,9 @@ from dmnrag.cli import options as o
 from dmnrag.cli.console import print_json, talk
 from dmnrag.cli.render import domain_text, table_text
 from dmnrag.index import Index, disk_usage
+from dmnrag.index.cluster import ClusterContents
 from dmnrag.index.models import FILES, INFO
+from dmnrag.retrieval.elastic import cluster_usage
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +33,8 @@ def info(
         return
     typer.echo(_text(summary))
     if verify:
-        talk(f"verified: the hashes of {len(index.manifest.parts)} files match")
+        also = "" if index.manifest.backend is None else ", and the cluster holds every document"
+        talk(f"verified: the hashes of {len(index.manifest.parts)} files match{also}")
 
 
 def summarise(index: Index) -> dict[str, Any]:
@@ -52,7 +55,16 @@ def summarise(index: Index) -> dict[str, Any]:
         "settings": manifest.settings,
         "source": manifest.source,
         "library_versions": manifest.library_versions,
+        **({} if manifest.backend is None else {"backend": _backend(index)}),
     }
+
+
+def _backend(index: Index) -> dict[str, Any]:
+    """Where in a cluster the index is, and what it takes there."""
+    assert index.manifest.backend is not None  # the caller looked
+    assert isinstance(index.contents, ClusterContents)
+    usage = cluster_usage(index.contents.cluster, index.contents.opened)
+    return index.manifest.backend.model_dump() | {"server": index.contents.cluster.version} | asdict(usage)
 
 
 def _text(summary: dict[str, Any]) -> str:
@@ -72,10 +84,29 @@ def _text(summary: dict[str, Any]) -> str:
         ),
         ("second layer", retrievers),
     ]
+    if "backend" in summary:
+        facts += _cluster_facts(summary["backend"])
     if summary["lock_holder"] is not None:
         facts.append(("being written by", summary["lock_holder"]))
     domains = [(domain_text(tuple(d["domain"])), f"{d['documents']:,}") for d in summary["domains"]]
     return table_text(("index", ""), facts) + "\n\n" + table_text(("domain", "documents"), domains)
+
+
+def _cluster_facts(backend: dict[str, Any]) -> list[tuple[str, str]]:
+    version = ".".join(map(str, backend["server"]))
+    copies = f"{backend['shards']} shards, {backend['replicas']} replicas, {backend['health']}"
+    points = "" if backend["alias"] == backend["physical"] else f"; the alias points at {backend['alias'] or 'nothing'}"
+    kept = ", ".join(backend["kept"])
+    return [
+        ("Elasticsearch", f"{', '.join(backend['urls'])}, version {version}"),
+        ("index there", f"{backend['name']} ({backend['physical']}{points}), {copies}"),
+        (
+            "size there",
+            f"{backend['documents']:,} documents, {backend['bytes'] / 1e6:,.1f} MB, with all copies "
+            f"{backend['total_bytes'] / 1e6:,.1f} MB",
+        ),
+        *([("kept there", kept)] if kept else []),
+    ]
 
 
 def _without_files(entry: dict[str, Any]) -> dict[str, Any]:

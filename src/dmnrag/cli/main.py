@@ -18,11 +18,15 @@ from dmnrag.cli import (
     demo,
     doctor,
     evaluate,
+    experiment,
     export,
     finetune,
     index,
     info,
+    migrate,
     remove,
+    report,
+    rollback,
     score,
     search,
     train,
@@ -42,7 +46,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    demo, index, add, remove, train, finetune, info, search, ask, evaluate, score, export, convert_llm, upgrade, doctor
+    demo, index, add, remove, train, finetune, info, search, ask, evaluate, score, experiment, report, export,
+    convert_llm, upgrade, migrate, rollback, doctor,
 ):  # fmt: skip
     command.register(app)
 

@@ -16,7 +16,7 @@ from dmnrag.types import Document, Example, Hit
 K = 3
 """Documents handed to the LLM, as in the paper."""
 
-_GOLD_MEASURES = ("recall@3", "MRR@10")
+_GOLD_MEASURES = ("recall@3", "MRR@10", "nDCG@10")
 
 SEGMENTATIONS: dict[Segmentation, Callable[[str], list[str]]] = {
     "word": tokenize_words,

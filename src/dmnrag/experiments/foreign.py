@@ -80,9 +80,8 @@ def evaluate_foreign(
         values[system] = {m: [found[m][query.query_id] for query in asked] for m in MEASURES}
     clusters = repost_groups([query.text for query in asked], [""] * len(asked))
     relevant = {doc_id for of_query in qrels.values() for doc_id, relevance in of_query.items() if relevance > 0}
-    ordinals = pipeline.index.table.ordinals(sorted(relevant))
     return ForeignEvaluation(
         summarise(values, list(map(str, clusters)), pairs_of(pipeline.index)),
         unjudged_queries=len(queries) - len(judged),
-        absent_documents=sum(ordinal is None for ordinal in ordinals),
+        absent_documents=len(pipeline.index.missing(sorted(relevant))),
     )

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from dmnrag.experiments.systems import rank_all
 from dmnrag.index import Index, IndexSettings, build_index
 from dmnrag.index.build import UNTRAINED, Progress, no_progress
+from dmnrag.index.cluster_writer import ClusterTarget
 from dmnrag.index.retrievers import add_retriever
 from dmnrag.metrics import retrieval_measures
 from dmnrag.pipeline import Pipeline
@@ -19,7 +20,7 @@ from dmnrag.protocols import Encoder
 from dmnrag.retrieval.dense import make_encoder
 from dmnrag.types import Document, Domain, Example
 
-MEASURES = ("recall@3", "recall@10", "MRR@10")
+MEASURES = ("recall@3", "recall@10", "MRR@10", "nDCG@10")
 _DEPTH = 10
 
 
@@ -41,8 +42,13 @@ def pool_passages(index: Index) -> Iterator[tuple[str, Domain]]:
                 yield answer, domain
 
 
-def score_pool(pipeline: Pipeline, on_progress: Progress = no_progress) -> dict[str, dict[str, list[float | None]]]:
-    """system -> measure -> a value per held-out question, for every retriever that the index has."""
+def score_pool(
+    pipeline: Pipeline, on_progress: Progress = no_progress, *, target: ClusterTarget | None = None
+) -> dict[str, dict[str, list[float | None]]]:
+    """system -> measure -> a value per held-out question, for every retriever that the index has.
+
+    `target` puts the pool into a cluster, to compare engines; there it stays.
+    """
     index = pipeline.index
     encoders = {name: _encoder(pipeline, name) for name in index.manifest.retrievers}
     passages = list(pool_passages(index))
@@ -50,7 +56,7 @@ def score_pool(pipeline: Pipeline, on_progress: Progress = no_progress) -> dict[
     ids = {text: f"{len(passages) - i:08d}" for i, (text, _) in enumerate(passages)}
     documents = (Document(ids[text], "", (text,), domain) for text, domain in passages)
     with TemporaryDirectory() as folder:
-        _build_pool(index, Path(folder) / "pool", documents, encoders, on_progress)
+        _build_pool(index, Path(folder) / "pool", documents, encoders, target, on_progress)
         with Index.open(Path(folder) / "pool") as pool:
             rankings = rank_all(Pipeline(pool, encoders=encoders), index.examples, _DEPTH)
     qrels = {e.query.query_id: {ids[a]: 1 for a in _right_answers(index, e)} for e in index.examples}
@@ -72,13 +78,18 @@ def _encoder(pipeline: Pipeline, retriever: str) -> Encoder:
 
 
 def _build_pool(
-    index: Index, folder: Path, documents: Iterator[Document], encoders: Mapping[str, Encoder], on_progress: Progress
+    index: Index,
+    folder: Path,
+    documents: Iterator[Document],
+    encoders: Mapping[str, Encoder],
+    target: ClusterTarget | None,
+    on_progress: Progress,
 ) -> None:
     def report(stage: str, done: int, total: int) -> None:
         on_progress(f"pool {stage}", done, total)
 
     settings = pool_settings(index.settings)
-    build_index(folder, documents, settings, encoder=encoders.get(UNTRAINED), on_progress=report)
+    build_index(folder, documents, settings, encoder=encoders.get(UNTRAINED), target=target, on_progress=report)
     for name, encoder in encoders.items():
         if name != UNTRAINED:
             info = index.retriever_info(name)

@@ -8,6 +8,8 @@ each question the longer of the two answers is cut to the length of the shorter 
 are scored again. What remains of a difference does not come from how much was said. It rewards saying the
 right thing first, and two answers of a few characters hardly differ, so it stands beside the plain comparison
 and never replaces it.
+
+All comparisons of a call are one family for Holm's correction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +18,7 @@ from itertools import combinations
 
 from dmnrag.data import repost_groups
 from dmnrag.errors import ConfigError, DataError
-from dmnrag.experiments.statistics import Contrast, Evaluation, summarise
+from dmnrag.experiments.statistics import Contrast, Evaluation, corrected, resamples_for, summarise
 from dmnrag.metrics import Segmentation, score_texts
 from dmnrag.text import tokenize_characters, tokenize_words
 from dmnrag.types import Example
@@ -34,6 +36,8 @@ _TOKENIZERS: tuple[tuple[Segmentation, Callable[[str], Sequence[str]]], ...] = (
 )
 _Columns = dict[str, list[float | None]]
 _LISTED_IN_ERROR = 5
+_METRICS_A_PAIR = 2 * 3 * len(_TOKENIZERS) + 1
+"""ROUGE-1, 2 and L, plain and length-matched, and the length."""
 
 
 def score_systems(answers: Mapping[str, Mapping[str, str]], gold: Sequence[Example], *, seed: int = 0) -> Evaluation:
@@ -50,27 +54,30 @@ def score_systems(answers: Mapping[str, Mapping[str, str]], gold: Sequence[Examp
 
     Returns:
         Rows and comparisons as `evaluate` gives them. Intervals draw whole groups of near-identical
-        questions: the clusters of `gold` where all have one, else re-posts are looked for.
+        questions: the clusters of `gold` where all have one, else re-posts are looked for. Comparisons carry p
+        corrected over all of them.
 
     Raises:
         ConfigError: no system.
         DataError: no gold, a gold row without reference or twice, or an answer to an unknown question.
     """
-    _check(answers, gold)
-    clusters = _clusters(gold)
+    check_systems(answers, gold)
+    clusters = question_clusters(gold)
     query_ids = [example.query.query_id for example in gold]
     texts = {name: [by_id.get(q, "").strip() for q in query_ids] for name, by_id in answers.items()}
-    values = {name: _rouge(column, gold) | _length(column) for name, column in texts.items()}
+    values = {name: answer_columns(column, gold) for name, column in texts.items()}
     missing = {name: {UNANSWERED: [float(not text) for text in column]} for name, column in texts.items()}
     pairs = list(combinations(texts, 2))
-    found = summarise(values, clusters, pairs, seed=seed)
+    resamples = resamples_for(len(pairs) * _METRICS_A_PAIR)
+    found = summarise(values, clusters, pairs, seed=seed, resamples=resamples)
     found = found.merged(summarise(missing, clusters, (), seed=seed))
     matched: list[Contrast] = []
     for a, b in pairs:
-        of_pair = _length_matched_values(a, b, texts, gold)
-        matched += map(_as_length_matched, summarise(of_pair, clusters, [(a, b)], seed=seed).comparisons)
+        of_pair = dict(zip((a, b), length_matched_rouge(texts[a], texts[b], gold), strict=True))
+        contrasts = summarise(of_pair, clusters, [(a, b)], seed=seed, resamples=resamples).comparisons
+        matched += [replace(c, metric=length_matched_name(c.metric)) for c in contrasts]
     comparisons = sorted([*found.comparisons, *matched], key=lambda c: pairs.index((c.a, c.b)))
-    return Evaluation(len(gold), found.rows, comparisons)
+    return Evaluation(len(gold), found.rows, corrected(comparisons))
 
 
 def unanswered(answers: Mapping[str, str], gold: Sequence[Example]) -> int:
@@ -93,11 +100,25 @@ def _length(texts: Sequence[str]) -> _Columns:
     return {LENGTH: [float(len(text)) if text else None for text in texts]}
 
 
-def _length_matched_values(
-    a: str, b: str, texts: Mapping[str, Sequence[str]], gold: Sequence[Example]
-) -> dict[str, _Columns]:
-    cut = [_length_matched(x, y) for x, y in zip(texts[a], texts[b], strict=True)]
-    return {a: _rouge([x for x, _ in cut], gold), b: _rouge([y for _, y in cut], gold)}
+def length_matched_rouge(
+    a: Sequence[str], b: Sequence[str], gold: Sequence[Example]
+) -> tuple[dict[str, list[float | None]], dict[str, list[float | None]]]:
+    """ROUGE of two systems' answers, each pair of answers cut to the shorter one's length in characters.
+
+    Where one of the two is empty nothing is cut: it scores 0 and the other counts whole.
+    """
+    cut = [_length_matched(x, y) for x, y in zip(a, b, strict=True)]
+    return _rouge([x for x, _ in cut], gold), _rouge([y for _, y in cut], gold)
+
+
+def length_matched_name(metric: str) -> str:
+    """`ROUGE-1 (word)` becomes `ROUGE-1 (word, length-matched)`."""
+    return f"{metric.removesuffix(')')}, {LENGTH_MATCHED})"
+
+
+def answer_columns(texts: Sequence[str], gold: Sequence[Example]) -> dict[str, list[float | None]]:
+    """metric -> a value per question: ROUGE by word and by character, and the length."""
+    return _rouge(texts, gold) | _length(texts)
 
 
 def _length_matched(a: str, b: str) -> tuple[str, str]:
@@ -107,18 +128,16 @@ def _length_matched(a: str, b: str) -> tuple[str, str]:
     return a[:length], b[:length]
 
 
-def _as_length_matched(contrast: Contrast) -> Contrast:
-    return replace(contrast, metric=f"{contrast.metric.removesuffix(')')}, {LENGTH_MATCHED})")
-
-
-def _clusters(gold: Sequence[Example]) -> list[str]:
+def question_clusters(gold: Sequence[Example]) -> list[str]:
+    """The clusters of `gold` where all rows have one, else groups of near-identical questions."""
     if all(example.cluster for example in gold):
         return [example.cluster for example in gold]
     groups = repost_groups([e.query.text for e in gold], [e.references for e in gold])
     return [str(group) for group in groups]
 
 
-def _check(answers: Mapping[str, Mapping[str, str]], gold: Sequence[Example]) -> None:
+def check_systems(answers: Mapping[str, Mapping[str, str]], gold: Sequence[Example]) -> None:
+    """Refuse what cannot be scored; see `score_systems`."""
     if not answers:
         raise ConfigError("there are no answers to score: give at least one system")
     if not gold:

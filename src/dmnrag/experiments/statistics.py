@@ -2,16 +2,35 @@
 
 Knows nothing of retrieval or LLMs: systems are names, metrics are names, values stand in the order
 of the questions, None where a metric means nothing for a question.
+
+A difference is called one only after Holm's correction over its family, the tests that one table shows
+(`corrected`). The smallest detectable difference stands beside it: where nothing is shown, it says how large
+a difference could have been missed.
+
+Sources: Holm 1979 (correction); Cohen, "Statistical power analysis", 1988 (80 % power).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from statistics import NormalDist
+from typing import Any, Literal
 
-from dmnrag.metrics import bootstrap_mean, paired_difference
+from dmnrag.metrics import bootstrap_mean, holm, paired_difference
 
 Values = Mapping[str, Mapping[str, Sequence[float | None]]]
 """system -> metric -> a value per question."""
+
+Verdict = Literal["higher", "lower", "not shown"]
+
+SIGNIFICANCE = 0.05
+"""Chance of any false difference in a family."""
+_POWER = 0.8
+_DETECTABLE_ERRORS = NormalDist().inv_cdf(1 - SIGNIFICANCE / 2) + NormalDist().inv_cdf(_POWER)
+"""2.80 standard errors: a true difference of that size passes a two-sided 5 % test in 80 % of studies."""
+
+_RESAMPLES = 2000
+_RESAMPLES_A_TEST = 50
+"""The smallest p is 1 / (1 + resamples) and Holm multiplies it by the number of tests: this leaves .02 of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +59,17 @@ class Contrast:
     p: float
     """Two-sided paired permutation test, not corrected for the number of comparisons."""
     n: int
+    detectable: float | None = None
+    """Smallest true difference that one test at 5 % shows in 80 % of studies of this size; None with one group."""
+    p_holm: float | None = None
+    """p corrected over a family; None where no family was named."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a differs from b after correction; never a difference without one."""
+        if self.p_holm is None or self.p_holm >= SIGNIFICANCE or self.difference == 0:
+            return "not shown"
+        return "higher" if self.difference > 0 else "lower"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +90,12 @@ class Evaluation:
 
 
 def summarise(
-    values: Values, clusters: Sequence[str], pairs: Sequence[tuple[str, str]], *, seed: int = 0
+    values: Values,
+    clusters: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
+    *,
+    seed: int = 0,
+    resamples: int = _RESAMPLES,
 ) -> Evaluation:
     """Means of every system and metric, and the paired differences of `pairs` (a, b).
 
@@ -69,6 +104,7 @@ def summarise(
         clusters: the group of near-identical posts of each question, resampled together.
         pairs: systems to compare; a pair of which one is missing is passed over.
         seed: of the resampling.
+        resamples: of the paired tests; `resamples_for` a family.
     """
     rows = []
     for name, by_metric in values.items():
@@ -78,22 +114,66 @@ def summarise(
                 mean = bootstrap_mean([v for v, _ in kept], clusters=[c for _, c in kept], seed=seed)
                 rows.append(Row(name, metric, mean.mean, mean.low, mean.high, mean.n))
     comparisons = [
-        contrast
+        found
         for a, b in pairs
         if a in values and b in values
         for metric in values[a]
         if metric in values[b]
-        for contrast in _contrast(a, b, metric, values, clusters, seed)
+        for found in [
+            contrast((a, b), metric, (values[a][metric], values[b][metric]), clusters, seed=seed, resamples=resamples)
+        ]
+        if found is not None
     ]
     return Evaluation(len(clusters), rows, comparisons)
 
 
-def _contrast(a: str, b: str, metric: str, values: Values, clusters: Sequence[str], seed: int) -> list[Contrast]:
-    columns = zip(values[a][metric], values[b][metric], clusters, strict=True)
-    both = [(x, y, c) for x, y, c in columns if x is not None and y is not None]
+def contrast(
+    names: tuple[str, str],
+    metric: str,
+    columns: tuple[Sequence[float | None], Sequence[float | None]],
+    clusters: Sequence[str],
+    *,
+    seed: int = 0,
+    resamples: int = _RESAMPLES,
+) -> Contrast | None:
+    """Paired difference of two columns over the questions that have a value in both; None where there are none."""
+    both = [(x, y, c) for x, y, c in zip(*columns, clusters, strict=True) if x is not None and y is not None]
     if not both:
-        return []
+        return None
+    groups = [c for _, _, c in both]
     found = paired_difference(
-        [x for x, _, _ in both], [y for _, y, _ in both], clusters=[c for _, _, c in both], seed=seed
+        [x for x, _, _ in both], [y for _, y, _ in both], clusters=groups, seed=seed, resamples=resamples
     )
-    return [Contrast(a, b, metric, found.difference, found.low, found.high, found.p, found.n)]
+    smallest = detectable_difference([x - y for x, y, _ in both], groups)
+    return Contrast(*names, metric, found.difference, found.low, found.high, found.p, found.n, smallest)
+
+
+def detectable_difference(differences: Sequence[float], clusters: Sequence[str]) -> float | None:
+    """The smallest true mean difference that a two-sided test at 5 % shows with 80 % power at this n.
+
+    2.80 standard errors of the mean; the error is that of a ratio over clusters, whose values go together:
+    sqrt(C / (C - 1) * sum_c (S_c - N_c * mean)^2) / N. For one test: after a correction it is larger.
+    None with a single cluster.
+    """
+    sums: dict[str, float] = {}
+    sizes: dict[str, int] = {}
+    for value, cluster in zip(differences, clusters, strict=True):
+        sums[cluster] = sums.get(cluster, 0.0) + value
+        sizes[cluster] = sizes.get(cluster, 0) + 1
+    if len(sums) < 2:
+        return None
+    mean = sum(sums.values()) / len(differences)
+    squares = sum((sums[c] - sizes[c] * mean) ** 2 for c in sums)
+    error = (len(sums) / (len(sums) - 1) * squares) ** 0.5 / len(differences)
+    return float(_DETECTABLE_ERRORS * error)
+
+
+def corrected(family: Sequence[Contrast]) -> list[Contrast]:
+    """The same contrasts with p corrected for their number (Holm): together they are one family."""
+    adjusted = holm([c.p for c in family])
+    return [replace(c, p_holm=p) for c, p in zip(family, adjusted, strict=True)]
+
+
+def resamples_for(n_tests: int) -> int:
+    """Resamples that leave a corrected p of .02 within reach of a family of that many tests."""
+    return max(_RESAMPLES, _RESAMPLES_A_TEST * n_tests)

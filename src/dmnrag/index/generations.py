@@ -25,6 +25,7 @@ from dmnrag._io import (
 )
 from dmnrag.errors import ConfigError, DmnragError, IndexDamagedError, IndexFolderError, IndexMissingError
 from dmnrag.index import manifest as manifest_file
+from dmnrag.index.alias import release
 from dmnrag.index.models import delete_unused_models
 
 _POINTER = "CURRENT"
@@ -69,6 +70,20 @@ def generation_numbers(folder: Path) -> list[int]:
     if not parent.is_dir():
         return []
     return sorted(int(p.name) for p in parent.iterdir() if p.name.isascii() and p.name.isdigit())
+
+
+def generation_folders(folder: Path) -> list[Path]:
+    """Where all whole generations live, oldest first."""
+    return [generation_folder(folder, number) for number in generation_numbers(folder)]
+
+
+def current_backend(folder: Path) -> manifest_file.ClusterPart | None:
+    """What the generation in use names in a cluster; where that cannot be read, the newest one that can be."""
+    for number in (pointed_at(folder), *reversed(generation_numbers(folder))):
+        if number:
+            with suppress(DmnragError):
+                return manifest_file.Manifest.load(generation_folder(folder, number)).backend
+    return None
 
 
 class ReadLease:
@@ -152,7 +167,7 @@ def stage_generation(index: Path) -> Iterator[Staging]:
         _refuse_foreign(index)
         _make_folders(index / _GENERATIONS)
         with writer_lock(index):
-            staging = Staging(index, 1 + max([*generation_numbers(index), _pointed_at(index) or 0]))
+            staging = Staging(index, 1 + max([*generation_numbers(index), pointed_at(index) or 0]))
             _clear_leftovers(index)
             staging.path.mkdir()
             try:
@@ -191,7 +206,7 @@ def _make_folders(folder: Path) -> None:
         fsync_path(path.parent)
 
 
-def _pointed_at(index: Path) -> int | None:
+def pointed_at(index: Path) -> int | None:
     """The generation in use; 0 where there is none yet, None where the pointer is damaged."""
     try:
         return current_generation(index)
@@ -209,12 +224,12 @@ def _clear_leftovers(index: Path) -> None:
     for pointer in _half_written(index):
         with suppress(OSError):
             pointer.unlink()
-    current = _pointed_at(index)
+    current = pointed_at(index)
     if current is not None:
         for number in generation_numbers(index):
             if number > current:
                 _delete_unless_read(index, number)
-    delete_unused_models(index, [generation_folder(index, n) for n in generation_numbers(index)])
+    delete_unused_models(index, generation_folders(index))
 
 
 def _state(index: Path, staging: Staging | None) -> str:
@@ -227,7 +242,8 @@ def _state(index: Path, staging: Staging | None) -> str:
 
 
 def prune(index: Path, keep: int = 1) -> list[int]:
-    """Delete generations older than the newest `keep` former ones, where no reader holds them.
+    """Delete generations older than the newest `keep` former ones, where no reader holds them, and what they alone
+    name in a cluster.
 
     The caller holds the writer's lock. One that cannot be deleted now is tried again after the next update.
     """
@@ -250,13 +266,14 @@ def _delete_unless_read(index: Path, number: int) -> bool:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
+        release(folder, [path for path in generation_folders(index) if path != folder])
         # Renamed first: a half-deleted generation must not look like one.
         doomed = folder.with_name(f"{_DOOMED}{folder.name}")
         fault_point("rename", doomed)
         os.replace(folder, doomed)
         delete_folder(doomed)
         return True
-    except OSError:
+    except (OSError, DmnragError):
         return False
     finally:
         if descriptor >= 0:

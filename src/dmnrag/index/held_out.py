@@ -1,11 +1,12 @@
-"""What an update must respect about the held-out questions: no leak into the index, no gold that is gone."""
+"""The held-out questions: as JSON, and what an update must respect: no leak into the index, no gold that is gone."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from dmnrag.data import find_leakage
-from dmnrag.types import Document, Example
+from dmnrag.types import Document, Example, Query
 
 _CHUNK = 4096
 """Documents compared at once: their texts are in memory, never those of the whole input."""
@@ -38,3 +39,25 @@ def without_gold(examples: Sequence[Example], removed: Collection[str]) -> list[
         replace(example, gold_doc_ids=tuple(doc_id for doc_id in example.gold_doc_ids if doc_id not in gone))
         for example in examples
     ]
+
+
+def example_to_dict(example: Example) -> dict[str, Any]:
+    """JSON-ready form of a held-out question."""
+    return {
+        "query_id": example.query.query_id,
+        "text": example.query.text,
+        "domain": list(example.query.domain),
+        "references": list(example.references),
+        "gold_doc_ids": list(example.gold_doc_ids),
+        "cluster": example.cluster,
+    }
+
+
+def example_from_dict(row: dict[str, Any]) -> Example:
+    """The held-out question that `example_to_dict` described."""
+    return Example(
+        Query(row["query_id"], row["text"], tuple(row["domain"])),
+        tuple(row["references"]),
+        tuple(row["gold_doc_ids"]),
+        row["cluster"],
+    )

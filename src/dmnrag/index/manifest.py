@@ -6,7 +6,7 @@ Written last, so a generation without a whole manifest does not exist.
 import hashlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -38,6 +38,28 @@ class Segment(BaseModel):
     n_removed: int = 0
 
 
+class ClusterPart(BaseModel):
+    """Where a generation's documents, terms and vectors are when they are not in the folder."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    kind: Literal["elasticsearch"] = "elasticsearch"
+    urls: list[str]
+    """Of the nodes, as the writer reached them; readers may name others. Never a user, password or key."""
+    name: str
+    """The alias."""
+    physical: str
+    """The one index that this generation searches, whatever the alias points at."""
+    build: str
+    """What identifies that index; it stands in the index too."""
+    shards: int
+    replicas: int
+    """As it was built; in the cluster the replicas can be changed at any time."""
+    vector_kind: str
+    oversample: float
+    dimensions: dict[str, int]
+    """Of each retriever's vectors."""
+
+
 class Manifest(BaseModel):
     """Everything about one generation but the data."""
 
@@ -57,6 +79,8 @@ class Manifest(BaseModel):
     retrievers: dict[str, dict[str, Any]]
     """Second layers by name: their settings, and for trained ones their folder and dev figures."""
     parts: dict[str, Part]
+    backend: ClusterPart | None = None
+    """None where everything is in the folder."""
 
     @property
     def n_documents(self) -> int:
@@ -65,7 +89,7 @@ class Manifest(BaseModel):
 
     def save(self, folder: Path) -> None:
         """Write into a generation's folder."""
-        write_json_atomic(folder / FILE_NAME, self.model_dump())
+        write_json_atomic(folder / FILE_NAME, self.model_dump(exclude=None if self.backend else {"backend"}))
 
     @classmethod
     def load(cls, folder: Path) -> "Manifest":

@@ -6,6 +6,7 @@ Knows the manifest's entries, nothing of generations.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from dmnrag._io import delete_folder
 from dmnrag.errors import DmnragError, IndexDamagedError
 from dmnrag.index.manifest import Manifest, Part, check_parts
 from dmnrag.retrieval.dense import DenseSettings
+
+UNTRAINED = "base"
+"""Name of the second layer whose encoder is used as it came."""
 
 MODELS = "models"
 """Name of the folder of models."""
@@ -44,10 +48,15 @@ def retriever_encoder_name(index_folder: Path, encoder: str) -> str:
     return str(index_folder / encoder.removeprefix(_OWNED)) if encoder.startswith(_OWNED) else encoder
 
 
+def stored_dense(entry: Mapping[str, Any]) -> DenseSettings:
+    """The settings in a manifest's entry, with the encoder's name as it stands there."""
+    return DenseSettings.from_dict({name: value for name, value in entry.items() if name != INFO})
+
+
 def read_retriever(index_folder: Path, entry: Mapping[str, Any]) -> DenseSettings:
     """The settings in a manifest's entry, with the encoder's name as `make_encoder` takes it."""
-    values = {name: value for name, value in entry.items() if name != INFO}
-    return DenseSettings.from_dict(values | {"encoder": retriever_encoder_name(index_folder, values["encoder"])})
+    dense = stored_dense(entry)
+    return replace(dense, encoder=retriever_encoder_name(index_folder, dense.encoder))
 
 
 def check_models(index_folder: Path, retrievers: Mapping[str, Mapping[str, Any]], *, hashes: bool) -> None:

@@ -3,26 +3,25 @@
 Searches that go on keep the generation they opened, whatever a writer does meanwhile.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from dmnrag._io import describe_os_error, read_jsonl
 from dmnrag.errors import ConfigError, DataError, DmnragError, IndexDamagedError, IndexFolderError
-from dmnrag.index import build, generations
-from dmnrag.index.documents import DocumentStore
-from dmnrag.index.manifest import Manifest, Segment, check_parts
-from dmnrag.index.models import INFO, check_models, read_retriever
+from dmnrag.index import generations
+from dmnrag.index.cluster import ClusterContents
+from dmnrag.index.contents import Contents
+from dmnrag.index.embedded import EmbeddedContents
+from dmnrag.index.held_out import example_from_dict
+from dmnrag.index.manifest import Manifest, check_parts
+from dmnrag.index.models import INFO, UNTRAINED, check_models, read_retriever
+from dmnrag.index.parts import EXAMPLES_FILE
 from dmnrag.index.settings import IndexSettings, searchable_text
-from dmnrag.retrieval.arrays import open_array
-from dmnrag.retrieval.dense import DenseSettings, FaissDenseIndex
-from dmnrag.retrieval.sparse import EmbeddedSparseIndex
-from dmnrag.retrieval.table import DocumentTable
-from dmnrag.text import make_segmenter
+from dmnrag.protocols import DenseIndex, SparseIndex
+from dmnrag.retrieval.dense import DenseSettings
 from dmnrag.types import Document, Domain, Example
 
 _OPEN_TRIES = 10
@@ -32,11 +31,20 @@ _OPEN_TRIES = 10
 class Index:
     """The documents, postings and vectors of one generation."""
 
-    def __init__(self, folder: Path, manifest: Manifest, lease: generations.ReadLease) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        settings: IndexSettings,
+        contents: Contents,
+        lease: generations.ReadLease,
+    ) -> None:
         """Use `Index.open`."""
         self.folder = folder
         self.manifest = manifest
-        self.settings = _settings(manifest, folder)
+        self.settings = settings
+        self.contents = contents
+        """The documents and both layers, wherever they are kept."""
         self._generation = generations.generation_folder(folder, manifest.generation)
         self._lease = lease
 
@@ -49,6 +57,8 @@ class Index:
             IndexVersionError: its format is newer than this release.
             IndexDamagedError: a part is missing, cut short or altered.
             IndexFolderError: the system refuses to read it.
+            ClusterError: the cluster that holds it cannot be used, or its index there is gone.
+            ConfigError: the index there was built with other settings; names each.
         """
         folder = Path(folder)
         try:
@@ -66,14 +76,23 @@ class Index:
             manifest = Manifest.load(generation)
             check_parts(generation, manifest.parts, hashes=verify)
             check_models(folder, manifest.retrievers, hashes=verify)
-            return cls(folder, manifest, lease)
+            settings = read_settings(manifest, folder)
+            index = cls(folder, manifest, settings, open_contents(generation, manifest, settings), lease)
         except BaseException:
             lease.close()
             raise
+        if verify:
+            try:
+                index.contents.verify()
+            except BaseException:
+                index.close()
+                raise
+        return index
 
     def close(self) -> None:
         """Let the generation be pruned. Open maps stay valid until they are dropped."""
         self._lease.close()
+        self.contents.close()
 
     def __enter__(self) -> "Index":
         return self
@@ -93,50 +112,17 @@ class Index:
         """Each distinct domain with its number of documents; documents without one are left out."""
         return {tuple(labels): count for labels, count in self.manifest.domains if labels}
 
-    @cached_property
-    def store(self) -> DocumentStore:
-        """The documents by ordinal, removed ones included."""
-        return DocumentStore([build.document_file(self._generation, s.name) for s in self.manifest.segments])
-
-    @cached_property
-    def table(self) -> DocumentTable:
-        """Ids, labels and liveness."""
-        return DocumentTable(self.store.column("doc_id"), self.store.column("domain"), self._live())
-
-    def _live(self) -> np.ndarray:
-        masks = []
-        for segment, size in zip(self.manifest.segments, self.store.segment_sizes(), strict=True):
-            if size != segment.n_documents:
-                raise IndexDamagedError(
-                    f"segment {segment.name} of {self.folder} holds {size} documents, not as stated"
-                )
-            mask = np.ones(size, dtype=np.bool_)
-            if segment.n_removed:
-                mask[self._removed(segment)] = False
-            masks.append(mask)
-        return np.concatenate(masks)
-
-    def _removed(self, segment: Segment) -> np.ndarray:
-        path = removed_file(self._generation, segment.name)
-        ordinals = open_array(path, "i")
-        if len(ordinals) != segment.n_removed or ordinals.min() < 0 or ordinals.max() >= segment.n_documents:
-            raise IndexDamagedError(
-                f"{path} does not list the removed documents of its segment; restore it or rebuild the index"
-            )
-        return ordinals
-
-    @cached_property
-    def sparse(self) -> EmbeddedSparseIndex:
+    @property
+    def sparse(self) -> SparseIndex:
         """The first layer."""
-        folders = [build.sparse_folder(self._generation, s.name) for s in self.manifest.segments]
-        return EmbeddedSparseIndex(folders, self.table, make_segmenter(self.settings.segmenter), self.settings.bm25)
+        return self.contents.sparse
 
     def retriever_info(self, retriever: str) -> dict[str, Any]:
         """What is known of a retriever: how it was trained and its figures on the dev slice; empty where untrained."""
         info: dict[str, Any] = self.manifest.retrievers.get(retriever, {}).get(INFO) or {}
         return info
 
-    def dense_settings(self, retriever: str = build.UNTRAINED) -> DenseSettings:
+    def dense_settings(self, retriever: str = UNTRAINED) -> DenseSettings:
         """Settings of a second layer.
 
         Raises:
@@ -150,11 +136,9 @@ class Index:
             )
         return read_retriever(self.folder, self.manifest.retrievers[retriever])
 
-    def dense(self, retriever: str = build.UNTRAINED) -> FaissDenseIndex:
+    def dense(self, retriever: str = UNTRAINED) -> DenseIndex:
         """A second layer by name."""
-        settings = self.dense_settings(retriever)
-        folders = [build.dense_folder(self._generation, retriever, s.name) for s in self.manifest.segments]
-        return FaissDenseIndex(folders, self.table, settings)
+        return self.contents.dense(retriever, self.dense_settings(retriever))
 
     def documents(self, doc_ids: Sequence[str]) -> list[Document]:
         """The documents of the given ids, in that order.
@@ -162,16 +146,19 @@ class Index:
         Raises:
             DataError: an id that the index does not have.
         """
-        ordinals = self.table.ordinals(doc_ids)
-        missing = [doc_id for doc_id, ordinal in zip(doc_ids, ordinals, strict=True) if ordinal is None]
+        found = self.contents.find(doc_ids)
+        missing = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in found]
         if missing:
             raise DataError(f"{self.folder} has no document {', '.join(missing[:5])}; `dmnrag info` shows what it has")
-        return [self.store.get(ordinal) for ordinal in ordinals if ordinal is not None]
+        return [found[doc_id] for doc_id in doc_ids]
+
+    def missing(self, doc_ids: Collection[str]) -> list[str]:
+        """Those of the given ids, each once, that no document has."""
+        return self.contents.missing(doc_ids)
 
     def all_documents(self) -> Iterator[Document]:
-        """Every document that can be found, in order, in constant memory."""
-        live = self.table.live
-        return (document for ordinal, document in enumerate(self.store) if live[ordinal])
+        """Every document that can be found, in constant memory, in an order that does not change."""
+        return iter(self.contents)
 
     def passages(self, doc_ids: Sequence[str]) -> list[str]:
         """What a reranker reads of each document."""
@@ -180,21 +167,33 @@ class Index:
     @cached_property
     def examples(self) -> list[Example]:
         """The held-out questions with their right answers."""
-        path = self._generation / build.EXAMPLES_FILE
+        path = self._generation / EXAMPLES_FILE
         try:
-            return [build.example_from_dict(row) for row in read_jsonl(path)]
+            return [example_from_dict(row) for row in read_jsonl(path)]
         except (OSError, KeyError, TypeError, UnicodeDecodeError, DataError) as error:
             raise IndexDamagedError(
                 f"{path} does not hold the held-out questions ({error}); restore it or rebuild"
             ) from error
 
 
-def removed_file(generation: Path, segment: str) -> Path:
-    """Where the ordinals of a segment's removed documents are."""
-    return generation / f"removed-{segment}.npy"
+def open_contents(generation: Path, manifest: Manifest, settings: IndexSettings) -> Contents:
+    """What a generation holds, from where its manifest says that it is.
+
+    Raises:
+        ClusterError: the cluster that holds it cannot be used.
+        ConfigError: what is there was built with other settings.
+    """
+    if manifest.backend is None:
+        return EmbeddedContents(generation, manifest, settings)
+    return ClusterContents.open(manifest.backend, manifest, settings)
 
 
-def _settings(manifest: Manifest, folder: Path) -> IndexSettings:
+def read_settings(manifest: Manifest, folder: Path) -> IndexSettings:
+    """What the index was built with.
+
+    Raises:
+        IndexDamagedError: the manifest does not say.
+    """
     try:
         return IndexSettings.from_dict(manifest.settings)
     except (KeyError, TypeError, AttributeError, ConfigError) as error:

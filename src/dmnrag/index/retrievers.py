@@ -1,6 +1,7 @@
 """Put a trained retriever into an index, beside those it has: plain, joint and "DPR" live side by side.
 
-A new generation gets the vectors of every segment; everything else is linked. The model's folder is there before
+In the folder a new generation gets the vectors of every segment, and everything else is linked; in a cluster a new
+physical index takes over everything else. The model's folder is there before
 the generation that needs it is named, and goes when no generation needs it any more.
 """
 
@@ -14,13 +15,18 @@ from typing import Any
 from dmnrag._io import delete_folder, fsync_path, link_or_copy, rename
 from dmnrag.errors import ConfigError
 from dmnrag.index import generations
-from dmnrag.index.build import UNTRAINED, Progress, dense_folder, document_file, no_progress, passage_text
+from dmnrag.index.cluster import ClusterContents
+from dmnrag.index.cluster_writer import open_changing
 from dmnrag.index.documents import DocumentStore
+from dmnrag.index.embedded import EmbeddedContents
 from dmnrag.index.manifest import describe_part, library_versions
-from dmnrag.index.models import ADDING, FILES, INFO, MODELS, owned_encoder
+from dmnrag.index.models import ADDING, FILES, INFO, MODELS, UNTRAINED, owned_encoder
 from dmnrag.index.opened import Index
+from dmnrag.index.parts import dense_folder, document_file
+from dmnrag.index.writing import Progress, adding_up, no_progress, passage_text
 from dmnrag.protocols import Encoder
-from dmnrag.retrieval.dense import DenseSettings, encode_documents, write_vectors
+from dmnrag.retrieval.dense import DenseSettings, FaissDenseIndex, encode_documents, write_vectors
+from dmnrag.retrieval.table import DocumentTable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
@@ -60,53 +66,72 @@ def add_retriever(
         )
     generations.current_generation(folder)  # a clear error before a lock file is made
     with generations.stage_generation(folder) as stage, Index.open(folder) as index:
-        former, own = generations.generation_folder(folder, index.manifest.generation), f"dense/{name}/"
-        stage.link(former, index.manifest.parts, lambda part: not part.startswith(own))
-        encode_segments(index, settings, encoder, partial(dense_folder, stage.path, name), on_progress)
         entry: dict[str, Any] = settings.to_dict() | {INFO: dict(info or {})}
-        if model_folder is not None:
-            model = f"dpr-{name}-{stage.number:06d}"
+        model = None if model_folder is None else f"dpr-{name}-{stage.number:06d}"
+        if model is not None:
             entry["encoder"] = owned_encoder(model)
-            entry[INFO][FILES] = _take_model(folder, model_folder, model)
-        _commit(stage, index, name, entry)
-        generations.prune(folder)
+
+        def switch(changes: Mapping[str, Any]) -> None:
+            if model is not None and model_folder is not None:
+                entry[INFO][FILES] = _take_model(folder, model_folder, model)
+            _commit(stage, index, name, {**changes, "retrievers": index.manifest.retrievers | {name: entry}})
+            generations.prune(folder)
+
+        contents = index.contents
+        if isinstance(contents, ClusterContents):
+            with open_changing(stage, index.settings, contents, on_progress) as writer:
+                written = writer.add_retriever(contents, index.manifest.retrievers | {name: entry}, name, encoder)
+                switch({"segments": written.segments, "domains": written.domains, "backend": written.backend})
+                writer.publish(written)
+        else:
+            assert isinstance(contents, EmbeddedContents)  # there is no third place
+            into = partial(dense_folder, stage.path, name)
+            _encode_segments(index, contents, settings, encoder, into, on_progress)
+            switch({})
     return stage.number
 
 
-def encode_segments(
+def encode_apart(
+    index: Index, settings: DenseSettings, encoder: Encoder, folder: Path, on_progress: Progress = no_progress
+) -> FaissDenseIndex:
+    """A second layer of all documents that belongs to no generation.
+
+    Args:
+        index: whose documents are encoded, wherever they are kept.
+        settings: what is read of a document.
+        encoder: the loaded model.
+        folder: where the vectors go; new or empty, and there as long as the layer is searched.
+        on_progress: called as documents are encoded.
+    """
+    doc_ids, domains, texts = [], [], []
+    for document in index.all_documents():
+        doc_ids.append(document.doc_id)
+        domains.append(document.domain)
+        texts.append(passage_text(document, settings))
+    encoded = encode_documents(texts, encoder, adding_up(on_progress, "vectors", len(texts)))
+    write_vectors(folder, encoded, settings)
+    return FaissDenseIndex([folder], DocumentTable.from_lists(doc_ids, domains), settings)
+
+
+def _encode_segments(
     index: Index,
+    contents: EmbeddedContents,
     settings: DenseSettings,
     encoder: Encoder,
     folder_of: Callable[[str], Path],
-    on_progress: Progress = no_progress,
-) -> list[Path]:
-    """Write the vectors of all segments of an index; returns their folders in order.
-
-    Args:
-        index: whose documents are encoded.
-        settings: what is read of a document.
-        encoder: the loaded model.
-        folder_of: where the vectors of a segment go, by the segment's name.
-        on_progress: called as documents are encoded.
-    """
+    on_progress: Progress,
+) -> None:
+    """Write the vectors of all segments of an index into the folders that `folder_of` gives."""
     generation = generations.generation_folder(index.folder, index.manifest.generation)
-    folders: list[Path] = []
-    start = done = 0
-
-    def report(n_more: int) -> None:
-        nonlocal done
-        done += n_more
-        on_progress("vectors", done, len(index.table))
-
+    report = adding_up(on_progress, "vectors", len(contents.table))
+    start = 0
     for segment in index.manifest.segments:
         store = DocumentStore([document_file(generation, segment.name)])
-        live = index.table.live[start : start + len(store)]
+        live = contents.table.live[start : start + len(store)]
         # A removed document keeps its place, but nothing of it is encoded.
         texts = [passage_text(document, settings) if alive else "" for document, alive in zip(store, live, strict=True)]
-        folders.append(folder_of(segment.name))
-        write_vectors(folders[-1], encode_documents(texts, encoder, report), settings)
+        write_vectors(folder_of(segment.name), encode_documents(texts, encoder, report), settings)
         start += len(store)
-    return folders
 
 
 def _take_model(folder: Path, source: Path, model: str) -> dict[str, Any]:
@@ -132,15 +157,18 @@ def _take_model(folder: Path, source: Path, model: str) -> dict[str, Any]:
     return parts
 
 
-def _commit(stage: generations.Staging, index: Index, name: str, entry: dict[str, Any]) -> None:
+def _commit(stage: generations.Staging, index: Index, name: str, changes: Mapping[str, Any]) -> None:
+    """Make the generation that has the retriever the current one; what did not change is linked."""
+    former, own = generations.generation_folder(index.folder, index.manifest.generation), f"dense/{name}/"
+    stage.link(former, index.manifest.parts, lambda part: not part.startswith(own))
     stage.commit(
         index.manifest.model_copy(
             update={
                 "generation": stage.number,
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
                 "library_versions": library_versions(),
-                "retrievers": index.manifest.retrievers | {name: entry},
                 "parts": stage.parts(),
+                **changes,
             }
         )
     )

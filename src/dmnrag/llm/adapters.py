@@ -17,6 +17,8 @@ from typing import Any
 from dmnrag._optional import require
 from dmnrag.errors import ConfigError
 from dmnrag.llm.base_model import BaseModel, describe_base, open_local
+from dmnrag.llm.int8 import round_linear_layers
+from dmnrag.llm.loading import check_int8_device
 from dmnrag.llm.transformers_lm import TransformersGenerator
 from dmnrag.prompts import Template
 
@@ -132,6 +134,19 @@ def check_template(record: AdapterRecord, template: Template) -> None:
         )
 
 
+def template_with(record: AdapterRecord | None, given: Template | None) -> Template | None:
+    """The template that goes with an adapter, its own; the given one where there is no adapter that tells.
+
+    Raises:
+        ConfigError: another one is given.
+    """
+    if record is None:
+        return given
+    if given is not None:
+        check_template(record, given)
+    return record.template
+
+
 def check_base(record: AdapterRecord, found: BaseModel) -> None:
     """Refuse another base model than the adapter's; its name and place do not matter.
 
@@ -155,12 +170,17 @@ def check_base(record: AdapterRecord, found: BaseModel) -> None:
         )
 
 
-def open_adapted(spec: str, adapter: Path, *, batch_size: int = 8, **loading: Any) -> TransformersGenerator:
+def open_adapted(
+    spec: str, adapter: Path, *, name: str | None = None, batch_size: int = 8, **loading: Any
+) -> TransformersGenerator:
     """A local model with an adapter as a generator named `SPEC+ADAPTER`.
+
+    In int8 the update is added to the weights first, and the sum is rounded.
 
     Args:
         spec: of the base model: `builtin`, a folder or a hub name.
         adapter: the adapter's folder.
+        name: to call the base model by; None is `spec`.
         batch_size: prompts generated together.
         loading: device, dtype and progress, as for `open_local`.
 
@@ -169,14 +189,20 @@ def open_adapted(spec: str, adapter: Path, *, batch_size: int = 8, **loading: An
         MissingDependencyError: peft is not installed.
     """
     record = read_record(adapter)
+    in_int8 = loading.get("dtype") == "int8"
+    if in_int8:
+        check_int8_device(loading.get("device") or "cpu")
+        loading |= {"device": "cpu", "dtype": "float32"}
     local = open_local(spec, **loading)
     if record is not None:
         check_base(record, describe_base(local))
     model = attach_adapter(local.model, adapter)
+    if in_int8:
+        model = round_linear_layers(model.merge_and_unload(safe_merge=True), spec)
     return TransformersGenerator(
         model,
         local.tokenizer,
-        name=f"{spec}+{adapter.resolve().name}",
+        name=f"{name or spec}+{adapter.resolve().name}",
         batch_size=batch_size,
         context_tokens=None if record is None else record.max_length,
     )

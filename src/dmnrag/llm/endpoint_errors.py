@@ -53,6 +53,8 @@ def endpoint_error(error: Exception, *, url: str, key: str, key_env: str, timeou
     if isinstance(error, (openai.APIConnectionError, *transport_errors())):
         reason = _safe(str(error.__cause__ or error), key)
         return EndpointError(f"{where} cannot be reached ({reason}): check that it runs and that the URL is right")
+    if type(error) is openai.APIError:  # an event of a stream that says so
+        return EndpointError(f"{where} reported an error in the middle of its answer: {_safe(str(error), key)}")
     return EndpointError(f"{where} answered with something that is not a chat completion ({_safe(str(error), key)})")
 
 
@@ -68,7 +70,7 @@ def _status(error: Any, key: str, key_env: str) -> str:
     if status in (401, 403):
         return advice  # Servers like to repeat the key here, in part or whole.
     body = error.body if isinstance(error.body, dict) else {}
-    said = body.get("message") or body.get("error")
+    said = body.get("message") or body.get("error") or body.get("detail")  # the last one is FastAPI's
     return f"{advice}; it said: {_safe(str(said), key)}" if said else advice
 
 

@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dmnrag._onednn import use_onednn
 from dmnrag._optional import require
 from dmnrag.errors import ConfigError
+from dmnrag.llm.int8 import round_linear_layers
 
 _MODEL_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 _ORIGINAL_LAYOUTS = {"chatglm": "ChatGLM", "baichuan": "Baichuan"}
 """model_type of checkpoints that need their own remote code, which current transformers cannot run."""
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "int8")
 
 
 def load_causal_lm(
@@ -27,12 +29,13 @@ def load_causal_lm(
         name: A local folder or a name on the model hub.
         device: Such as "cpu" or "cuda:1"; None takes a GPU where there is one.
         dtype: One of DTYPES. None is float32 on the CPU, where a batch then gives the same texts as one prompt
-            at a time, and the checkpoint's own type on a GPU.
+            at a time, and the checkpoint's own type on a GPU. int8 rounds linear layers, for CPUs (see `int8`).
         four_bit: Linear layers in 4 bits (NF4, Dettmers et al. 2023, "QLoRA"); needs a CUDA GPU and bitsandbytes.
 
     Raises:
-        ConfigError: no such model, a layout that is not supported, a dtype that does not exist, or 4 bits on the CPU.
-        MissingDependencyError: 4 bits without bitsandbytes.
+        ConfigError: no such model, a layout that is not supported, a dtype that does not exist or does not go with
+            the device, or 4 bits on the CPU.
+        MissingDependencyError: 4 bits without bitsandbytes, int8 without OpenVINO.
     """
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"dtype {dtype!r} is not known: allowed are {', '.join(DTYPES)}")
@@ -40,6 +43,10 @@ def load_causal_lm(
     transformers = require("transformers", "llm")
     source = _source(name)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if dtype == "int8":
+        check_int8_device(device or "cpu")
+        model, tokenizer = load_causal_lm(name, device="cpu", dtype="auto")  # rounded from the checkpoint's own type
+        return round_linear_layers(model, name), tokenizer
     wanted = dtype or ("float32" if chosen == "cpu" else "auto")
     arguments: dict[str, Any] = {"trust_remote_code": False}
     quantised = {"quantization_config": _four_bit(torch, transformers, chosen)} if four_bit else {}
@@ -50,7 +57,9 @@ def load_causal_lm(
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 source, dtype=wanted, use_safetensors=True, **arguments, **quantised
             )
-        return (model if four_bit else model.to(chosen)).eval(), tokenizer
+        model = (model if four_bit else model.to(chosen)).eval()
+        use_onednn(model)
+        return model, tokenizer
     except (OSError, ValueError, KeyError, RuntimeError, damaged) as error:
         raise ConfigError(f"model {name!r} cannot be loaded: {_first_line(error)}. {_HINT}") from error
 
@@ -59,6 +68,16 @@ _HINT = (
     "Give a folder or a hub name of a model with safetensors weights that transformers knows without remote code; "
     "without access to the hub only folders and 'builtin' work"
 )
+
+
+def check_int8_device(device: str) -> None:
+    """Refuse a device that int8 is not for.
+
+    Raises:
+        ConfigError: not a CPU.
+    """
+    if device != "cpu":
+        raise ConfigError(f"int8 is for CPUs and the device is {device!r}: use bfloat16, or device cpu")
 
 
 def _four_bit(torch: Any, transformers: Any, device: str) -> Any:

@@ -1,7 +1,8 @@
 """Any causal language model of transformers, on CPU or GPU.
 
 Batches are padded on the left, sorted by length, and give the same texts as one prompt at a time (up to rounding:
-exactly so in every case tried in float32, not always in bfloat16 or float16). One generation at a time per model;
+exactly so in every case tried in float32, not always in bfloat16 or float16). Texts that have ended leave a batch.
+One generation at a time per model;
 others wait. Knows nothing of templates or retrieval.
 """
 
@@ -14,12 +15,17 @@ from typing import Any
 from dmnrag.errors import ConfigError, GenerationError, PromptTooLongError
 from dmnrag.llm.decoding import TokenChooser, random_stream, resolve_decoding
 from dmnrag.llm.encoding import PromptEncoder
+from dmnrag.llm.key_value_cache import cache_name, drops_rows
 from dmnrag.llm.loading import load_causal_lm
 from dmnrag.llm.response import response_form
 from dmnrag.llm.stopping import TextStream, never
 from dmnrag.types import FinishReason, Generation, GenerationSettings, Prompt, Usage
 
 _CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "seq_length", "max_sequence_length")
+_ENDED_SHARE = 0.25
+"""Of the rows of a batch that have to end before they are dropped: dropping copies the cache of the others, and
+generate() starts anew."""
+
 _NO_LIMIT = 10**9
 """Tokenizers without a limit say 1e30."""
 
@@ -38,10 +44,12 @@ class TransformersGenerator:
         self._encoder = PromptEncoder(tokenizer)
         self._form = response_form(tokenizer)
         self._name = name
-        self._batch_size = batch_size
+        self.batch_size = batch_size
+        """Prompts generated together."""
         self._context_tokens = context_tokens
         self._lock = threading.Lock()
         self._end_ids = _end_ids(model, tokenizer)
+        self._drops_rows = drops_rows(model)
         # Only the caller's max_tokens counts; transformers warns at every call where the model has a limit too.
         model.generation_config.max_length = None
 
@@ -57,6 +65,11 @@ class TransformersGenerator:
     def name(self) -> str:
         """The name it was opened with."""
         return self._name
+
+    @property
+    def model(self) -> Any:
+        """The model, for measurements and adapters."""
+        return self._model
 
     @property
     def context_tokens(self) -> int | None:
@@ -90,8 +103,8 @@ class TransformersGenerator:
         rows = [self._row(prompt, settings) for prompt in prompts]
         # Neighbours in length share a batch, so that little is padded.
         order = sorted(range(len(rows)), key=lambda i: len(rows[i].ids))
-        for start in range(0, len(order), self._batch_size):
-            batch = [rows[i] for i in order[start : start + self._batch_size]]
+        for start in range(0, len(order), self.batch_size):
+            batch = [rows[i] for i in order[start : start + self.batch_size]]
             with self._lock:
                 self._run(batch, settings, never)
         return [row.generation() for row in rows]
@@ -152,30 +165,53 @@ class TransformersGenerator:
     def _run(self, rows: "list[_Row]", settings: GenerationSettings, cancelled: Callable[[], bool]) -> None:
         """Generate for the rows together; what came out is left in them."""
         import torch
-        from transformers import GenerationConfig
 
-        ids, mask = self._padded(rows)
+        ids, prompt_mask = self._padded(rows)
         decoding = resolve_decoding(settings, self._model.generation_config)
-        chooser = TokenChooser(decoding, mask, [random_stream(settings.seed, row.ids) for row in rows])
-        watch = _Watch(rows, ids.shape[1], self._decode, self._end_ids, cancelled)
-        # Everything that chooses tokens is neutral here: the chooser has done it already.
-        config = GenerationConfig(
-            do_sample=False, num_beams=1, temperature=1.0, top_k=50, top_p=1.0, repetition_penalty=1.0,
-            max_new_tokens=settings.max_tokens,
-            pad_token_id=self._pad_id(), eos_token_id=sorted(self._end_ids) or None,
-        )  # fmt: skip
+        streams = [random_stream(settings.seed, row.ids) for row in rows]
+        running, cache = rows, None
         try:
             with torch.inference_mode():
-                self._model.generate(
-                    input_ids=ids, attention_mask=mask, generation_config=config,
-                    logits_processor=[chooser], stopping_criteria=[watch],
-                )  # fmt: skip
+                while running:
+                    chooser = TokenChooser(decoding, prompt_mask, streams)
+                    watch = _Watch(
+                        running, prompt_mask.shape[1], self._decode, self._end_ids, cancelled, self._drops_rows
+                    )
+                    left = settings.max_tokens - (ids.shape[1] - prompt_mask.shape[1])
+                    ids, cache = self._generate(ids, prompt_mask, left, cache, chooser, watch)
+                    n_new = ids.shape[1] - prompt_mask.shape[1]
+                    kept = [i for i, row in enumerate(running) if row.runs and n_new < settings.max_tokens]
+                    if kept:
+                        cache.batch_select_indices(torch.tensor(kept, device=ids.device))
+                    ids, prompt_mask = ids[kept], prompt_mask[kept]
+                    running, streams = [running[i] for i in kept], [streams[i] for i in kept]
         except torch.OutOfMemoryError as error:
             raise GenerationError(
                 f"out of GPU memory with {len(rows)} prompts of {ids.shape[1]} tokens: use a smaller batch_size"
             ) from error
         for row in rows:
             row.give(row.stream.close())
+
+    def _generate(
+        self, ids: Any, prompt_mask: Any, max_new_tokens: int, cache: Any, chooser: TokenChooser, watch: "_Watch"
+    ) -> tuple[Any, Any]:
+        """Token ids with the new ones, (rows, length), and the cache of keys and values, of all tokens but the last."""
+        from transformers import GenerationConfig
+
+        # Everything that chooses tokens is neutral here: the chooser has done it already.
+        config = GenerationConfig(
+            do_sample=False, num_beams=1, temperature=1.0, top_k=50, top_p=1.0, repetition_penalty=1.0,
+            max_new_tokens=max_new_tokens, return_dict_in_generate=True,
+            pad_token_id=self._pad_id(), eos_token_id=sorted(self._end_ids) or None,
+        )  # fmt: skip
+        mask = prompt_mask.new_ones(ids.shape)
+        mask[:, : prompt_mask.shape[1]] = prompt_mask
+        former = {} if cache is None else {cache_name(): cache}
+        out = self._model.generate(
+            input_ids=ids, attention_mask=mask, generation_config=config,
+            logits_processor=[chooser], stopping_criteria=[watch], **former,
+        )  # fmt: skip
+        return out.sequences, out.get(cache_name())
 
     def _padded(self, rows: "list[_Row]") -> tuple[Any, Any]:
         """Token ids and mask, (rows, longest prompt), padded on the left."""
@@ -211,6 +247,11 @@ class _Row:
     """By the model's end token or by a stop string."""
     cancelled: bool = False
 
+    @property
+    def runs(self) -> bool:
+        """More of it is wanted, as far as it decides."""
+        return not self.ended and not self.cancelled
+
     def give(self, piece: str) -> None:
         if piece and self.on_piece is not None:
             self.on_piece(piece)
@@ -221,7 +262,10 @@ class _Row:
 
 
 class _Watch:
-    """A stopping criterion of generate(): follows each row's text and ends rows at end tokens and stop strings."""
+    """A stopping criterion of generate(): follows each row's text and ends rows at end tokens and stop strings.
+
+    With `drops_rows` it interrupts all when a share of them has ended, so that the others go on without those.
+    """
 
     def __init__(
         self,
@@ -230,12 +274,14 @@ class _Watch:
         decode: Callable[[list[int]], str],
         end_ids: frozenset[int],
         cancelled: Callable[[], bool],
+        drops_rows: bool,
     ) -> None:
         self._rows = rows
         self._width = prompt_width
         self._decode = decode
         self._end_ids = end_ids
         self._cancelled = cancelled
+        self._interrupts_at = max(1, _ENDED_SHARE * len(rows)) if drops_rows else len(rows)
 
     def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
         """(rows,) True where a row is done."""
@@ -246,7 +292,8 @@ class _Watch:
             if not row.ended:
                 self._follow(row, generated)
                 row.cancelled = stop_all
-        done = [row.ended or stop_all for row in self._rows]
+        interrupt = stop_all or sum(row.ended for row in self._rows) >= self._interrupts_at
+        done = [row.ended or interrupt for row in self._rows]
         return torch.tensor(done, dtype=torch.bool, device=input_ids.device)
 
     def _follow(self, row: _Row, generated: list[int]) -> None:

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from dmnrag._onednn import use_onednn
 from dmnrag._optional import require
 from dmnrag.errors import ConfigError
 from dmnrag.retrieval.dense.builtin import builtin_encoder_folder
 from dmnrag.retrieval.dense.encoder import BUILTIN, FAKE
-from dmnrag.retrieval.dense.linear import use_onednn
 from dmnrag.retrieval.dense.loading import load_model
 from dmnrag.retrieval.dense.quiet import quiet_transformers
 from dmnrag.training.settings import DprSettings

@@ -20,9 +20,9 @@ from dmnrag.errors import ConfigError
 from dmnrag.index import Index
 from dmnrag.index.build import UNTRAINED
 from dmnrag.index.models import MODELS
-from dmnrag.index.retrievers import add_retriever, encode_segments
+from dmnrag.index.retrievers import add_retriever, encode_apart
 from dmnrag.protocols import Encoder
-from dmnrag.retrieval.dense import DenseSettings, FaissDenseIndex, PassageText, make_encoder
+from dmnrag.retrieval.dense import DenseSettings, PassageText, make_encoder
 from dmnrag.retrieval.dense.memo import MemoEncoder
 from dmnrag.retrieval.dense.resume import resumable
 from dmnrag.training.doctor import TrainingError, check_leakage
@@ -180,9 +180,7 @@ class _Work:
     def prepare(self) -> None:
         """Keep what belongs to this plan and these documents; remove what another one left."""
         plan = {
-            "documents": {
-                name: part.sha256 for name, part in self._index.manifest.parts.items() if "documents" in name
-            },
+            "documents": self._index.contents.fingerprint(),
             "encoder": self._encoder,
             "training": self._plan.training.to_dict(),
             "training_set": self._plan.training_set.to_dict(),
@@ -299,8 +297,7 @@ class _Work:
     def _rank(self, model: Path, folder: Path) -> Rank:
         """The ranking that a trained encoder gives over the index."""
         encoder = self._load(model)
-        folders = encode_segments(self._index, self._dense, encoder, folder.joinpath, self._on_progress)
-        dense = FaissDenseIndex(folders, self._index.table, self._dense)
+        dense = encode_apart(self._index, self._dense, encoder, folder, self._on_progress)
         with_domain = self._plan.training.domain_in_question
 
         def rank(queries: Sequence[Query], k: int) -> list[list[Hit]]:

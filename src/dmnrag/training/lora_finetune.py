@@ -154,7 +154,7 @@ class _Job:
         self._method = plan.method or (DEFAULT if index.domains else BASELINE)
         self._retrieval = describe_retrieval(self._pipeline, self._method, plan.ask)
         self._identity = {
-            "documents": {name: part.sha256 for name, part in index.manifest.parts.items() if "documents" in name},
+            "documents": index.contents.fingerprint(),
             "weights": self._base.weights,
             "tokenizer": self._base.tokenizer,
             "method": self._method.name,

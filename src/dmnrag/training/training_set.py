@@ -106,8 +106,7 @@ def _pool(index: Index, questions: Sequence[Document], passages: Sequence[Docume
         raise DataError("there is no training question: the index is empty, or all of it was set aside")
     own = {document.doc_id for document in questions}
     pool = Pool([*questions, *(document for document in passages if document.doc_id not in own)])
-    ordinals = index.table.ordinals([document.doc_id for document in pool.documents])
-    missing = [d.doc_id for d, ordinal in zip(pool.documents, ordinals, strict=True) if ordinal is None]
+    missing = index.missing([document.doc_id for document in pool.documents])
     if missing:
         raise DataError(
             f"{index.folder} has no document {', '.join(missing[:5])}: training questions are documents of the index"

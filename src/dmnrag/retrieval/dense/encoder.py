@@ -13,12 +13,12 @@ from typing import Any, get_args
 
 import numpy as np
 
+from dmnrag._onednn import use_onednn
 from dmnrag._optional import require
 from dmnrag.errors import ConfigError
 from dmnrag.protocols import Encoder, FloatMatrix
 from dmnrag.retrieval.dense.builtin import builtin_encoder_folder
 from dmnrag.retrieval.dense.int8 import Int8Network
-from dmnrag.retrieval.dense.linear import use_onednn
 from dmnrag.retrieval.dense.loading import load_model
 from dmnrag.retrieval.dense.settings import EncoderPrecision
 

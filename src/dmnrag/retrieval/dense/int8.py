@@ -7,7 +7,6 @@ sentence-transformers' own OpenVINO backend is not used: it needs optimum-intel,
 Knows networks, nothing of prompts or pooling.
 """
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,12 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from dmnrag._openvino import load_openvino, rounded
 from dmnrag._optional import require
 from dmnrag.errors import ConfigError
 from dmnrag.retrieval.dense.quiet import quiet_transformers
-
-_LARGEST = 127
-"""Of a symmetric int8."""
 
 _PROBE = ("a", "a b c d e f g h i j k l m n o p", "高血压头痛怎么办")
 """Texts of unequal length: what was fixed to one shape while it was traced shows."""
@@ -47,7 +44,7 @@ class Int8Network:
             ConfigError: OpenVINO cannot compile the network, or int8 changes its outputs too much.
         """
         self._transformer = transformer
-        openvino = _openvino()
+        openvino = load_openvino()
         try:
             with quiet_transformers(), require("torch", "dense").no_grad():
                 inputs, expected = _seen(transformer)
@@ -78,17 +75,6 @@ def _replaced(transformer: Any, forward: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         transformer.model = former
-
-
-def _openvino() -> Any:
-    """OpenVINO without its telemetry: its import would report the use of the library to a web service."""
-    if "openvino" not in sys.modules and "openvino_telemetry" not in sys.modules:
-        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]  # makes importing it fail
-        try:
-            require("openvino", "int8")
-        finally:
-            del sys.modules["openvino_telemetry"]
-    return require("openvino", "int8")
 
 
 def _seen(transformer: Any) -> tuple[dict[str, Any], Any]:
@@ -150,12 +136,11 @@ def _round_weights(openvino: Any, graph: Any) -> None:
         constant = node.input_value(1).get_node()
         if constant.get_type_name() != "Constant" or len(constant.shape) != 2:
             continue
-        weights = constant.data
-        along = 1 if node.get_attributes()["transpose_b"] else 0  # the axis that is summed over
-        scales = np.abs(weights).max(axis=along, keepdims=True).astype(np.float32) / _LARGEST
-        scales[scales == 0] = 1
-        rounded = operations.constant(np.rint(weights / scales).astype(np.int8))
-        widened = operations.convert(rounded, "f32")
+        outputs_first = node.get_attributes()["transpose_b"]
+        whole, scales = rounded(constant.data if outputs_first else constant.data.T)
+        if not outputs_first:
+            whole, scales = np.ascontiguousarray(whole.T), scales.T
+        widened = operations.convert(operations.constant(whole), "f32")
         node.input(1).replace_source_output(operations.multiply(widened, operations.constant(scales)).output(0))
 
 

@@ -7,7 +7,7 @@ segment, `dense.json` their sizes, and with `kind="hnsw"` the graph. Knows nothi
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,17 @@ def write_vectors(folder: Path, encoded: EncodedDocuments, settings: DenseSettin
         ConfigError: there is nothing to write.
     """
     _write(folder, [encoded.vectors], encoded.owners, settings)
+
+
+def document_vectors(folder: Path) -> Iterator[FloatMatrix]:
+    """The (n_parts, dimension) of each document of a segment in order, as views of the file.
+
+    Raises:
+        IndexDamagedError: a file is missing, cut short or does not fit the others.
+    """
+    segment = open_vectors(folder)
+    bounds = np.searchsorted(segment.owners, np.arange(segment.n_documents + 1)).tolist()
+    return (segment.vectors[start:stop] for start, stop in pairwise(bounds))
 
 
 def merge_vectors(

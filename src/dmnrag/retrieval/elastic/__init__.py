@@ -11,28 +11,54 @@ Knows nothing of index folders; importing it loads no client library.
 
 from dmnrag.retrieval.elastic.build import (
     ElasticBuildReport,
+    WrittenIndex,
     build_index,
     count,
     delete_index,
+    delete_physical,
     prune,
     roll_back,
+    switch_alias,
+    write_index,
 )
 from dmnrag.retrieval.elastic.bulk import BATCH_BYTES
-from dmnrag.retrieval.elastic.catalog import OpenedIndex, PhysicalIndex, check_name, list_physical, open_index
+from dmnrag.retrieval.elastic.catalog import (
+    OpenedIndex,
+    PhysicalIndex,
+    check_name,
+    list_physical,
+    open_index,
+    open_physical,
+)
 from dmnrag.retrieval.elastic.connection import Cluster, connect
+from dmnrag.retrieval.elastic.copying import copy_index
 from dmnrag.retrieval.elastic.dense import ElasticDenseIndex
 from dmnrag.retrieval.elastic.diagnose import Finding, diagnose
 from dmnrag.retrieval.elastic.documents import ElasticDocuments
-from dmnrag.retrieval.elastic.layout import ElasticVectorKind, IndexLayout, ShardSettings, VectorLayout
+from dmnrag.retrieval.elastic.layout import (
+    ElasticVectorKind,
+    IndexLayout,
+    ShardSettings,
+    VectorLayout,
+    check_vector_kind,
+)
 from dmnrag.retrieval.elastic.rows import IndexedDocument, segment_documents
 from dmnrag.retrieval.elastic.settings import ConnectionSettings
 from dmnrag.retrieval.elastic.settle import settle
 from dmnrag.retrieval.elastic.sparse import ElasticSparseIndex
-from dmnrag.retrieval.elastic.update import add_documents, add_vectors, rebuild_index, remove_documents
+from dmnrag.retrieval.elastic.update import (
+    add_documents,
+    add_vectors,
+    rebuild_index,
+    remove_documents,
+    shards_of,
+)
+from dmnrag.retrieval.elastic.usage import ClusterUsage, cluster_usage
 
 __all__ = [
     "BATCH_BYTES",
     "Cluster",
+    "ClusterUsage",
     "ConnectionSettings",
     "ElasticBuildReport",
     "ElasticDenseIndex",
@@ -46,20 +72,29 @@ __all__ = [
     "PhysicalIndex",
     "ShardSettings",
     "VectorLayout",
+    "WrittenIndex",
     "add_documents",
     "add_vectors",
     "build_index",
     "check_name",
+    "check_vector_kind",
+    "cluster_usage",
     "connect",
+    "copy_index",
     "count",
     "delete_index",
+    "delete_physical",
     "diagnose",
     "list_physical",
     "open_index",
+    "open_physical",
     "prune",
     "rebuild_index",
     "remove_documents",
     "roll_back",
     "segment_documents",
     "settle",
+    "shards_of",
+    "switch_alias",
+    "write_index",
 ]

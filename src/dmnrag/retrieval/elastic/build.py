@@ -1,20 +1,23 @@
 """Builds a new physical index and lets the alias point at it when it is whole; rolls back; deletes old ones.
 
+`build_index` does both; whoever keeps books of his own writes (`write_index`) and switches (`switch_alias`).
 A build that is killed leaves the alias where it was. The next one deletes what it left behind and says so.
 Two builds of one name at once do not mix: the later one deletes what the earlier one writes, which then ends
 with an error.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from dmnrag.errors import ClusterError, ClusterIndexError, DataError, DmnragError
 from dmnrag.retrieval.elastic.bulk import BATCH_BYTES, BulkReport, write_bulk
 from dmnrag.retrieval.elastic.catalog import PhysicalIndex, build_alias, list_physical, physical_name, write_alias
 from dmnrag.retrieval.elastic.connection import Cluster, Deadline
 from dmnrag.retrieval.elastic.layout import (
+    META,
     ONE_SHARD,
     IndexLayout,
     ShardSettings,
@@ -42,6 +45,16 @@ class ElasticBuildReport:
     """The index that answered before; it stays until it is pruned."""
     deleted: tuple[str, ...]
     """Indexes of killed builds, and ones older than the previous, that were deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenIndex:
+    """A whole physical index that does not answer under its name yet."""
+
+    physical: str
+    build: str
+    """What no other build has; it stands in the mapping's `_meta` too, and survives a snapshot."""
+    n_documents: int
 
 
 def build_index(
@@ -75,10 +88,39 @@ def build_index(
     """
     former = list_physical(cluster, name)
     deleted = _clean_up(cluster, former, say)
-    previous = next((index.name for index in former if index.current), None)
-    physical = physical_name(name, max((index.number for index in former), default=0) + 1)
-    _create(cluster, name, physical, layout, shards)
-    try:
+    above = max((index.number for index in former), default=0)
+    written = write_index(
+        cluster, name, rows, layout, shards=shards, above=above, on_progress=on_progress, batch_bytes=batch_bytes
+    )
+    previous = switch_alias(cluster, name, written.physical)
+    kept = {written.physical, previous}
+    for index in former:
+        if index.ours and not index.unfinished and index.name not in kept:
+            delete_physical(cluster, index.name)
+            deleted.append(index.name)
+    return ElasticBuildReport(written.physical, written.n_documents, previous, tuple(deleted))
+
+
+def write_index(
+    cluster: Cluster,
+    name: str,
+    rows: Iterable[IndexedDocument],
+    layout: IndexLayout,
+    *,
+    shards: ShardSettings = ONE_SHARD,
+    above: int = 0,
+    on_progress: Callable[[int], None] | None = None,
+    batch_bytes: int = BATCH_BYTES,
+) -> WrittenIndex:
+    """Write all rows into a new physical index and check it; the alias stays where it is.
+
+    Its number is higher than those that are there and than `above`: what a stopped run sent to an index that was
+    deleted since must not arrive in this one. Other arguments and errors as of `build_index`. After an error nothing
+    of it is left.
+    """
+    physical = next_physical(cluster, name, above)
+    build = _create(cluster, name, physical, layout, shards)
+    with deleted_on_failure(cluster, physical):
         report = write_bulk(
             cluster,
             write_alias(physical),
@@ -88,16 +130,38 @@ def build_index(
         )
         report.raise_refused(f"building of {name}")
         _finish(cluster, physical, report)
+    return WrittenIndex(physical, build, report.n_sent)
+
+
+def next_physical(cluster: Cluster, name: str, above: int = 0) -> str:
+    """The name of the next physical index, of a higher number than `above`."""
+    return physical_name(name, max([above, *(index.number for index in list_physical(cluster, name))]) + 1)
+
+
+@contextmanager
+def deleted_on_failure(cluster: Cluster, physical: str) -> Iterator[None]:
+    """An error inside deletes the index that was being made."""
+    try:
+        yield
     except BaseException:
         _delete_quietly(cluster, physical)
         raise
-    _switch(cluster, name, physical, previous)
-    kept = {physical, previous}
-    for index in former:
-        if index.ours and not index.unfinished and index.name not in kept:
-            _delete(cluster, index.name)
-            deleted.append(index.name)
-    return ElasticBuildReport(physical, report.n_sent, previous, tuple(deleted))
+
+
+def switch_alias(cluster: Cluster, name: str, physical: str) -> str | None:
+    """Let `name` point at a whole index of its own, in one step; returns the one that it pointed at.
+
+    Raises:
+        ClusterIndexError: there is no such index.
+    """
+    of_name = list_physical(cluster, name)
+    target = next((index for index in of_name if index.name == physical), None)
+    if target is None:
+        raise ClusterIndexError(f"{cluster.where} has no index {physical!r} that {name!r} could point at")
+    previous = next((index.name for index in of_name if index.current), None)
+    finished = [{"remove": {"index": physical, "alias": build_alias(name)}}] if target.unfinished else []
+    _move_alias(cluster, name, physical, None if previous == physical else previous, finished)
+    return previous
 
 
 def roll_back(cluster: Cluster, name: str) -> str:
@@ -111,7 +175,7 @@ def roll_back(cluster: Cluster, name: str) -> str:
     older = [index for index in whole if current is not None and index.number < current.number]
     if current is None or not older:
         raise ClusterIndexError(f"{cluster.where}: {name!r} has no older index to go back to; build it again")
-    _move_alias(cluster, name, older[-1].name, current.name)
+    switch_alias(cluster, name, older[-1].name)
     return older[-1].name
 
 
@@ -119,7 +183,7 @@ def prune(cluster: Cluster, name: str) -> list[str]:
     """Delete every index of `name` that does not answer, and of killed builds; returns their names."""
     unused = [index.name for index in list_physical(cluster, name) if index.ours and not index.current]
     for physical in unused:
-        _delete(cluster, physical)
+        delete_physical(cluster, physical)
     return unused
 
 
@@ -127,7 +191,7 @@ def delete_index(cluster: Cluster, name: str) -> list[str]:
     """Delete everything of `name`; returns the names of the deleted indexes."""
     ours = [index.name for index in list_physical(cluster, name) if index.ours]
     for physical in ours:
-        _delete(cluster, physical)
+        delete_physical(cluster, physical)
     return ours
 
 
@@ -135,12 +199,14 @@ def _clean_up(cluster: Cluster, former: Sequence[PhysicalIndex], say: Say) -> li
     left = [index.name for index in former if index.ours and index.unfinished and not index.current]
     for physical in left:
         say(f"{physical} was left unfinished by a build that was stopped; it is deleted, and a new one is built")
-        _delete(cluster, physical)
+        delete_physical(cluster, physical)
     return left
 
 
-def _create(cluster: Cluster, name: str, physical: str, layout: IndexLayout, shards: ShardSettings) -> None:
-    mapping = new_mapping(layout, name)
+def _create(cluster: Cluster, name: str, physical: str, layout: IndexLayout, shards: ShardSettings) -> str:
+    """An empty index, and what identifies it."""
+    mapping, build = new_mapping(layout, name), new_build()
+    mapping["_meta"][META]["build"] = build
 
     def create(es: Any) -> None:
         es.indices.create(
@@ -156,6 +222,12 @@ def _create(cluster: Cluster, name: str, physical: str, layout: IndexLayout, sha
             create(es)
 
     cluster.call(f"creation of {physical}", create_once)
+    return build
+
+
+def new_build() -> str:
+    """See `WrittenIndex.build`."""
+    return uuid4().hex
 
 
 def _finish(cluster: Cluster, physical: str, report: BulkReport) -> None:
@@ -195,10 +267,6 @@ def count(cluster: Cluster, physical: str) -> int:
     return int(answer["count"])
 
 
-def _switch(cluster: Cluster, name: str, physical: str, previous: str | None) -> None:
-    _move_alias(cluster, name, physical, previous, [{"remove": {"index": physical, "alias": build_alias(name)}}])
-
-
 def _move_alias(
     cluster: Cluster, name: str, target: str, former: str | None, further: Sequence[dict[str, Any]] = ()
 ) -> None:
@@ -216,7 +284,8 @@ def _move_alias(
     cluster.call(f"switch of {name} to {target}", move)
 
 
-def _delete(cluster: Cluster, physical: str) -> None:
+def delete_physical(cluster: Cluster, physical: str) -> None:
+    """Delete one physical index; one that is not there is no error."""
     cluster.call(f"deletion of {physical}", lambda es: es.options(ignore_status=404).indices.delete(index=physical))
 
 

@@ -61,6 +61,8 @@ class PhysicalIndex:
     """Its build has not ended, or was killed."""
     ours: bool
     """It was made by this package for this name."""
+    build: str = ""
+    """What no other build has; empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,9 @@ def list_physical(cluster: Cluster, name: str) -> list[PhysicalIndex]:
             aliases = content.get("aliases", {})
             meta = content.get("mappings", {}).get("_meta", {}).get(META, {})
             ours = isinstance(meta, Mapping) and meta.get("name") == name
-            found.append(PhysicalIndex(physical, int(match[1]), name in aliases, build_alias(name) in aliases, ours))
+            build = str(meta.get("build", "")) if ours else ""
+            pointed, unfinished = name in aliases, build_alias(name) in aliases
+            found.append(PhysicalIndex(physical, int(match[1]), pointed, unfinished, ours, build))
     _refuse_foreign(cluster, name, {index.name for index in found if index.ours})
     return sorted(found, key=lambda index: index.number)
 
@@ -149,14 +153,8 @@ def open_index(cluster: Cluster, name: str, expected: IndexLayout | None = None)
         ClusterIndexError: there is none, or it was made by something else.
         ConfigError: it was built with other settings, each of which is named, or by a newer release.
     """
-    check_name(name)
-    answer = cluster.call(
-        f"opening of {name}",
-        lambda es: es.options(ignore_status=404).indices.get(
-            index=name, features=["mappings"], filter_path="*.mappings._meta,error,status"
-        ),
-    ).body
-    if "error" in answer:
+    answer = _read_meta(cluster, check_name(name))
+    if answer is None:
         raise ClusterIndexError(
             f"{cluster.where} has no index {name!r}; build it first (dmnrag index --backend elasticsearch), or look "
             "whether its alias was deleted"
@@ -165,6 +163,51 @@ def open_index(cluster: Cluster, name: str, expected: IndexLayout | None = None)
         raise ClusterIndexError(
             f"{cluster.where}: {name!r} points at several indexes ({', '.join(sorted(answer))}); leave it one of them"
         )
+    return _opened(cluster, name, answer, expected)
+
+
+def open_physical(
+    cluster: Cluster, name: str, physical: str, expected: IndexLayout | None = None, *, build: str | None = None
+) -> OpenedIndex:
+    """One physical index of `name`, whatever the alias points at.
+
+    Args:
+        cluster: where it is.
+        name: the alias that it was built for.
+        physical: its own name.
+        expected: what the caller searches with; None takes the index as it is.
+        build: what identifies it; None takes any.
+
+    Raises:
+        ClusterIndexError: it is not there, was made by something else, or is of another build.
+        ConfigError: it was built with other settings, each of which is named, or by a newer release.
+    """
+    answer = _read_meta(cluster, physical)
+    if answer is None:
+        raise ClusterIndexError(
+            f"{cluster.where} has no index {physical!r}: it was deleted, or this is another cluster"
+        )
+    opened = _opened(cluster, name, answer, expected)
+    if build is not None and opened.meta.get("build") != build:
+        raise ClusterIndexError(
+            f"{cluster.where}: {physical!r} is of another build than the one that is looked for: it was built again "
+            "by something else, or this is another cluster"
+        )
+    return opened
+
+
+def _read_meta(cluster: Cluster, target: str) -> dict[str, Any] | None:
+    """What is known of the index or alias, by physical index; None where there is none."""
+    answer: dict[str, Any] = cluster.call(
+        f"opening of {target}",
+        lambda es: es.options(ignore_status=404).indices.get(
+            index=target, features=["mappings"], filter_path="*.mappings._meta,error,status"
+        ),
+    ).body
+    return None if "error" in answer else answer
+
+
+def _opened(cluster: Cluster, name: str, answer: dict[str, Any], expected: IndexLayout | None) -> OpenedIndex:
     nothing: tuple[str, dict[str, Any]] = ("", {})
     physical, content = next(iter(answer.items()), nothing)
     meta = content.get("mappings", {}).get("_meta", {}).get(META)

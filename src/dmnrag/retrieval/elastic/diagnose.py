@@ -147,6 +147,11 @@ def _index(cluster: Cluster, name: str | None) -> Iterator[Finding]:
     ).body
     blocks = settings.get(opened.physical, {}).get("settings", {})
     active = [block.removeprefix("index.blocks.") for block, value in blocks.items() if value in ("true", True)]
+    if "write" in active:  # not by a full disk; `copy_index` sets it and takes it away
+        active.remove("write")
+        yield Finding(
+            "blocks", None, f"{opened.physical} is closed for writing while it is copied, or was then stopped"
+        )
     if active:
         yield Finding(
             "blocks",

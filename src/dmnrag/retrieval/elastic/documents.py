@@ -1,6 +1,6 @@
 """Reads documents back: some by id, or all of them in a stream with their terms and vectors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -35,6 +35,31 @@ class ElasticDocuments:
             DataError: an id that the index does not have.
             ClusterError: the cluster did not answer whole and in time.
         """
+        found = self.find(doc_ids)
+        missing = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in found]
+        if missing:
+            raise DataError(f"the index {self._opened.name!r} has no document {', '.join(missing[:5])}")
+        return [found[doc_id] for doc_id in doc_ids]
+
+    def find(self, doc_ids: Iterable[str]) -> dict[str, Document]:
+        """The documents of the given ids that are there, by id.
+
+        Raises:
+            ClusterError: the cluster did not answer whole and in time.
+        """
+        hits = self._hits(doc_ids, list(_SHOWN_FIELDS))
+        return {hit["_id"]: to_document(hit["_source"]) for hit in hits}
+
+    def missing(self, doc_ids: Collection[str]) -> list[str]:
+        """Those of the given ids, each once, that no document has.
+
+        Raises:
+            ClusterError: the cluster did not answer whole and in time.
+        """
+        found = {hit["_id"] for hit in self._hits(doc_ids, source=False)}
+        return [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id not in found]
+
+    def _hits(self, doc_ids: Iterable[str], source: list[str] | bool) -> Iterator[Mapping[str, Any]]:
         unique = list(dict.fromkeys(doc_ids))
         groups = [unique[start : start + _READ_TOGETHER] for start in range(0, len(unique), _READ_TOGETHER)]
         bodies = [
@@ -42,23 +67,14 @@ class ElasticDocuments:
                 {
                     "query": {"ids": {"values": group}},
                     "size": len(group),
-                    "_source": list(_SHOWN_FIELDS),
+                    "_source": source,
                     "track_total_hits": False,
                 }
             )
             for group in groups
         ]
-        found = {
-            hit["_id"]: to_document(hit["_source"])
-            for answer in search_all(
-                self._cluster, self._opened.physical, bodies, ("hits.hits._id", "hits.hits._source")
-            )
-            for hit in answer.get("hits", {}).get("hits", ())
-        }
-        missing = [doc_id for doc_id in unique if doc_id not in found]
-        if missing:
-            raise DataError(f"the index {self._opened.name!r} has no document {', '.join(missing[:5])}")
-        return [found[doc_id] for doc_id in doc_ids]
+        answers = search_all(self._cluster, self._opened.physical, bodies, ("hits.hits._id", "hits.hits._source"))
+        return (hit for answer in answers for hit in answer.get("hits", {}).get("hits", ()))
 
     def __iter__(self) -> Iterator[Document]:
         """All documents, by doc_id, as they were when the reading began; in constant memory."""

@@ -22,6 +22,8 @@ CLIENT_LINE = "pip install 'elasticsearch[orjson]>=8.19,<9'"
 
 _LOST = 0
 """In place of a status: no answer came."""
+_CLOSED = "closed"
+"""The connection was taken and then closed."""
 _NO_COPY = ("no_shard_available_action_exception", "unavailable_shards_exception", "no_shard_available")
 _NO_INDEX = ("index_not_found_exception", "index_closed_exception", "aliases_not_found_exception")
 _SHOWN = 300
@@ -106,6 +108,11 @@ class Fault:
                 f"{what} failed: a part of the index has no active copy, its health is red ({self}); start the node "
                 "that holds it, or restore the index from a snapshot"
             )
+        if self.kind == _CLOSED:
+            return ClusterUnreachableError(
+                f"{what} failed: the server closed the connection without an answer ({self}); where it expects TLS, "
+                "its URL begins with https://"
+            )
         if self.status == _LOST:
             return ClusterUnreachableError(f"{what} failed: no answer in time ({self}); is the server running there?")
         return ClusterUnreachableError(
@@ -122,6 +129,9 @@ def of_item(item: Mapping[str, Any]) -> Fault:
     deeper = _deeper(error)
     if deeper is not None:
         kind, reason = str(deeper.get("type", kind)), f"{reason}: {deeper.get('reason')}"
+        if status == 404:
+            # The index is there, but a shard or its view is not where it just was: its node was lost or came back.
+            status = 503
     elif caused := error.get("caused_by"):
         reason = f"{reason}: {caused.get('reason')}"
     return Fault(status, kind, reason)
@@ -148,7 +158,8 @@ def of_exception(error: Exception) -> Fault | None:
     if isinstance(error, ConnectionTimeout):
         return Fault(_LOST, "timeout", "the connection timed out")
     if isinstance(error, LostConnection):
-        return Fault(_LOST, "connection", str(error.message))
+        text = str(error.message)
+        return Fault(_LOST, _CLOSED if "Connection aborted" in text else "connection", text)
     if isinstance(error, SerializationError):
         return Fault(_LOST, "answer", "what answers there does not speak JSON as Elasticsearch does")
     if isinstance(error, ApiError):

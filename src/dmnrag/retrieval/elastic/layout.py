@@ -36,6 +36,18 @@ _BBQ_LEAST, _MOST_DIMENSIONS = 64, 4096
 """Limits of the server's `dense_vector`."""
 
 
+def check_vector_kind(kind: str, oversample: float) -> None:
+    """Refuse what no vectors can be kept as.
+
+    Raises:
+        ConfigError: an unknown kind, or an oversampling out of its range.
+    """
+    if kind not in get_args(ElasticVectorKind):
+        raise ConfigError(f"vector kind is {kind!r}: allowed are {', '.join(get_args(ElasticVectorKind))}")
+    if not 1 <= oversample <= 100:
+        raise ConfigError(f"oversample is {oversample!r}: allowed are numbers from 1 to 100")
+
+
 @dataclass(frozen=True, slots=True)
 class VectorLayout:
     """How the vectors of one retriever are kept."""
@@ -51,16 +63,13 @@ class VectorLayout:
     precision. More: fewer of the best are missed, slower."""
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(ElasticVectorKind):
-            raise ConfigError(f"vector kind is {self.kind!r}: allowed are {', '.join(get_args(ElasticVectorKind))}")
+        check_vector_kind(self.kind, self.oversample)
         least = _BBQ_LEAST if self.kind == "bbq_hnsw" else 1
         if not least <= self.dimension <= _MOST_DIMENSIONS:
             raise ConfigError(
                 f"vectors of kind {self.kind} have {self.dimension} numbers: the server takes {least} to "
                 f"{_MOST_DIMENSIONS}"
             )
-        if not 1 <= self.oversample <= 100:
-            raise ConfigError(f"oversample is {self.oversample!r}: allowed are numbers from 1 to 100")
 
     @property
     def quantised(self) -> bool:

@@ -76,6 +76,7 @@ class ConnectionSettings:
         *,
         environment: Mapping[str, str] | None = None,
         file: Path | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> "ConnectionSettings":
         """Settings from three places; a value in an option wins over the environment, that over the file.
 
@@ -83,13 +84,14 @@ class ConnectionSettings:
             options: values by name, as the caller has them; None stands for not given.
             environment: variables; the process's own where None.
             file: TOML or JSON with the names of this class; where None the one that `DMNRAG_ES_CONFIG` names.
+            defaults: values by name for what stands in none of the three.
 
         Raises:
             ConfigError: an unknown name or unusable value, or a file that cannot be read.
         """
         variables = os.environ if environment is None else environment
         named = file or (Path(variables[CONFIG_VARIABLE]) if variables.get(CONFIG_VARIABLE) else None)
-        values = _read_file(named) if named else {}
+        values = dict(defaults or {}) | (_read_file(named) if named else {})
         identities = [_of_environment(variables), {k: v for k, v in (options or {}).items() if v is not None}]
         for given in identities:
             # A key in one place and a password in another are not meant together.

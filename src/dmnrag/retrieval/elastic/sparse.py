@@ -77,7 +77,7 @@ class ElasticSparseIndex:
         filters = [None] * len(queries) if allowed is None else list(allowed)
         weighed = self._cut_long(weigh_queries(queries, self._segmenter, use), field)
         asked = [i for i, counts in enumerate(weighed) if counts and filters[i] != ()]
-        bodies = [dump(_body(weighed[i], field, min(k + _SPARE, WINDOW), filters[i])) for i in asked]
+        bodies = [dump(search_body(weighed[i], field, min(k + _SPARE, WINDOW), filters[i])) for i in asked]
         answers = search_all(
             self._cluster, self._physical, bodies, ("hits.hits.sort",), search_type="dfs_query_then_fetch"
         )
@@ -118,7 +118,15 @@ def _counting(terms: Sequence[str], field: str) -> dict[str, Any]:
     return {"size": 0, "track_total_hits": True, "aggs": {"n": {"filters": {"filters": filters}}}}
 
 
-def _body(counts: Mapping[str, float], field: str, size: int, labels: Domain | None) -> dict[str, Any]:
+def search_body(counts: Mapping[str, float], field: str, size: int, labels: Domain | None) -> dict[str, Any]:
+    """The search for one query.
+
+    Args:
+        counts: weight of each term.
+        field: `text` or `joint`.
+        size: hits wanted.
+        labels: a document must carry one of them; None for any document.
+    """
     clauses: list[dict[str, Any]] = [
         {"term": {field: encode_term(term) if weight == 1 else {"value": encode_term(term), "boost": weight}}}
         for term, weight in sorted(counts.items())

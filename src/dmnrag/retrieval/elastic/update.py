@@ -102,11 +102,12 @@ def rebuild_index(
             if row.document.doc_id not in gone:
                 yield row
 
-    spread = shards or _shards_of(cluster, opened)
+    spread = shards or shards_of(cluster, opened)
     return build_index(cluster, opened.name, rows(), opened.layout, shards=spread, on_progress=on_progress)
 
 
-def _shards_of(cluster: Cluster, opened: OpenedIndex) -> ShardSettings:
+def shards_of(cluster: Cluster, opened: OpenedIndex) -> ShardSettings:
+    """How an index is spread."""
     answer = cluster.call(f"settings of {opened.physical}", lambda es: es.indices.get_settings(index=opened.physical))
     index = answer[opened.physical]["settings"]["index"]
     return ShardSettings(int(index["number_of_shards"]), int(index["number_of_replicas"]))

@@ -1,8 +1,8 @@
 """Linear layers by oneDNN instead of MKL, forwards and backwards, in fp32 on CPUs.
 
 torch multiplies fp32 matrices by MKL, which reaches half of what the processor can on CPUs that are not Intel's
-(AMD EPYC with AVX-512, one thread: 97 GFLOP/s, oneDNN 205); these products are most of the time of an encoder.
-Results differ in the last digits only. Knows torch modules, nothing of encoders.
+(AMD EPYC with AVX-512, one thread: 97 GFLOP/s, oneDNN 205); these products are most of the time of an encoder and
+of a local LLM. Results differ in the last digits only. Knows torch modules, nothing of encoders or LLMs.
 """
 
 from functools import cache

@@ -1,0 +1,204 @@
+"""More than ROUGE: support, diversity, domain agreement and the documents given, by hand."""
+
+import json
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from report_builder import cell, questions, write
+
+from dmnrag.data.samples import SAMPLES, load_sample
+from dmnrag.errors import DataError
+from dmnrag.experiments.records import Cell
+from dmnrag.experiments.reporting.contents import build_report
+from dmnrag.experiments.reporting.measures.agreement import DOMAIN_AGREEMENT, DomainReader
+from dmnrag.experiments.reporting.measures.agreement_file import measure_agreement
+from dmnrag.experiments.reporting.measures.diversity import distinct_column, distinct_n, distinct_overall
+from dmnrag.experiments.reporting.measures.more import DISTINCT_2, SUPPORTED, with_measures
+from dmnrag.experiments.reporting.measures.support import calibrate, calibration, clauses, overlap, supported_share
+from dmnrag.experiments.reporting.study import read_study
+from dmnrag.methods import METHODS
+from dmnrag.types import Document, Example
+
+
+def test_distinct_n_is_different_over_all() -> None:
+    assert distinct_n([list("aab"), list("ab")], 1) == 2 / 5
+    assert distinct_n([list("aab"), list("ab")], 2) == 2 / 3  # aa ab ab
+    assert distinct_n([["a"]], 2) is None
+    assert distinct_n([], 1) is None
+
+
+def test_diversity_inside_an_answer_and_over_all_answers_differ() -> None:
+    same = ["多喝水", "多喝水"]
+    assert distinct_column(same, 1) == (1.0, 1.0)
+    assert distinct_overall(same, 1) == 0.5
+    assert distinct_column([""], 1) == (None,)
+
+
+def test_clauses_end_at_marks_and_short_ones_state_nothing() -> None:
+    assert clauses("您好，血压要早晚各测一次。首先，别吃太咸！") == ["血压要早晚各测一次", "别吃太咸"]
+    assert clauses("您好。") == []
+
+
+def test_overlap_is_the_share_of_bigrams_in_the_best_document() -> None:
+    # 早晚 晚各 各测: two of three stand in the first document, one in the second.
+    assert overlap("早晚各测", ["早晚各量", "各测"]) == pytest.approx(2 / 3)
+    assert overlap("早晚各测", []) == 0
+    # Bigrams do not reach over two documents.
+    assert overlap("甲乙丙丁", ["甲乙", "丙丁"]) == pytest.approx(1 / 3)
+
+
+def test_the_supported_share_counts_clauses() -> None:
+    answer = "血压要早晚各测一次。可以去爬珠穆朗玛峰。"
+    assert supported_share(answer, ["每天血压要早晚各测一次并记录"], threshold=0.5) == 0.5
+    assert supported_share(answer, [], threshold=0.5) == 0
+    assert supported_share("您好", ["您好"], threshold=0.5) is None
+
+
+def test_the_threshold_separates_the_marked_pairs_best() -> None:
+    marked = [(0.1, False), (0.2, False), (0.4, True), (0.6, True)]
+    found = calibrate(marked)
+    assert found.threshold == pytest.approx(0.3)
+    # Left out in turn: thresholds .3, .25 (.1 and .4 remain), .4 (.2 and .6), .3; .4 >= .4 is right.
+    assert found.accuracy == 1.0
+    assert calibrate([*marked, (0.9, False)]).accuracy < 1
+
+
+def test_the_shipped_pairs_are_balanced_known_and_well_separated() -> None:
+    package = "dmnrag.experiments.reporting.measures"
+    lines = (resources.files(package) / "clause_pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    header, *rows = map(json.loads, lines)
+    assert "by one person" in header["about"]
+    known = {document.doc_id for name in SAMPLES for document in load_sample(name)[0]}
+    assert all(row["doc_id"] in known for row in rows)
+    assert len({row["clause"] for row in rows}) == len(rows) >= 60
+    assert 0.4 <= sum(row["supported"] for row in rows) / len(rows) <= 0.6
+    found = calibration()
+    assert found.n == len(rows)
+    assert found.accuracy >= 0.9
+    assert 0.2 < found.threshold < 0.5
+
+
+MEDICINE = ["按时服用降压药，监测血压", "血压高要少吃盐", "测血压前静坐", "降压药不要自行停用"]
+LAW = ["可以申请劳动仲裁", "公司应支付经济补偿", "劳动合同要书面签订", "仲裁时效为一年"]
+
+
+def corpus() -> list[Document]:
+    return [Document(f"m{i}", "问", (t,), ("内科", "心血管内科")) for i, t in enumerate(MEDICINE)] + [
+        Document(f"l{i}", "问", (t,), ("劳动纠纷",)) for i, t in enumerate(LAW)
+    ]
+
+
+def test_an_answer_agrees_where_the_classifier_sees_its_domain() -> None:
+    reader = DomainReader.train(corpus())
+    answers = ["血压高就要服用降压药", "可以申请仲裁要求经济补偿", "血压高就要服用降压药", "", None, "血压"]
+    domains = [("内科", "心血管内科"), ("劳动纠纷",), ("劳动纠纷",), ("劳动纠纷",), ("劳动纠纷",), ()]
+    assert reader.agreement(answers, domains) == (1.0, 1.0, 0.0, 0.0, None, None)
+
+
+def test_repeating_the_label_is_no_agreement() -> None:
+    reader = DomainReader.train(corpus())
+    echoed = "劳动纠纷" * 10 + "血压"
+    assert reader.agreement([echoed], [("劳动纠纷",)]) == (0.0,)
+    assert reader.agreement([echoed], [("内科", "心血管内科")]) == (1.0,)
+
+
+def test_labels_without_order_agree_in_any() -> None:
+    documents = [Document(f"{i}", "问", (t,), ("内科", "急诊")) for i, t in enumerate(MEDICINE)]
+    documents += [Document(f"l{i}", "问", (t,), ("劳动纠纷",)) for i, t in enumerate(LAW)]
+    reader = DomainReader.train(documents, "set")
+    assert reader.agreement(["可以申请仲裁要求经济补偿"], [("劳动纠纷", "合同纠纷")]) == (1.0,)
+
+
+def test_one_domain_alone_cannot_be_told_from_others() -> None:
+    with pytest.raises(DataError, match="at least two domains"):
+        DomainReader.train(corpus()[:4])
+
+
+def test_answers_of_the_samples_show_their_domain() -> None:
+    documents, examples = load_sample("legal")
+    found = DomainReader.train(documents).agreement(
+        [e.references[0] for e in examples], [e.query.domain for e in examples]
+    )
+    assert sum(v or 0 for v in found) / len(found) > 0.9
+
+
+def test_a_study_gains_the_measures_that_its_folder_allows(tmp_path: Path) -> None:
+    asked = questions(6)
+
+    def texts(one: Cell, example: Example) -> str:
+        return example.references[0] if one.row == "Dmn" else "毫不相干的一段话，毫不相干的一段话。"
+
+    cells = [cell("no-Dmn"), cell("Dmn"), cell("closed-book", control="closed-book")]
+    folder = write(tmp_path, cells, lambda _: 0.5, examples=asked, texts=texts, unanswered={"closed-book": 1})
+    base, dmn, closed = with_measures(read_study(folder)).arms
+    # The first document is the gold one, and the question's domain is its own only for the joint method.
+    assert dmn.values["same-domain@2"] == (0.5, 1.0, 0.5) * 2  # d0 is 内科 and the other one 外科
+    assert base.values["same-domain@2"] == (0.0, 1.0, 0.0) * 2
+    assert dmn.values["recall@2"] == (1.0,) * 6
+    assert dmn.values["MRR@2"] == (1.0,) * 6
+    assert dmn.values[SUPPORTED] == (1.0,) * 6
+    assert base.values[SUPPORTED] == (1.0,) * 6
+    assert (base.values[DISTINCT_2][0] or 0) < 1 == dmn.values[DISTINCT_2][0]
+    assert closed.values == {}
+
+
+def index_documents(asked: list[Example]) -> list[Document]:
+    """Two documents a question, of its domain."""
+    return [
+        Document(f"{e.query.query_id}-{i}", "问", (e.references[0][: 12 + i],), e.query.domain)
+        for e in asked
+        for i in (0, 1)
+    ]
+
+
+def test_agreement_is_measured_once_and_read_by_the_study(tmp_path: Path) -> None:
+    asked = questions(9)
+    folder = write(tmp_path, [cell("no-Dmn"), cell("Dmn")], lambda _: 0.9, examples=asked, unanswered={"Dmn": 2})
+    calls = 0
+
+    def documents() -> list[Document]:
+        nonlocal calls
+        calls += 1
+        return index_documents(asked)
+
+    assert measure_agreement(folder, "medical", documents)
+    assert not measure_agreement(folder, "medical", documents)
+    assert calls == 1
+    study = read_study(folder)
+    base, dmn = study.arms
+    assert set(base.values[DOMAIN_AGREEMENT]) <= {0.0, 1.0}
+    assert len(base.values[DOMAIN_AGREEMENT]) == 9
+    assert dmn.values == {}  # incomplete: measured when it is whole
+    assert study.corpora[0].references_agreement == 1.0
+    (table,) = [t for t in build_report(study).tables if t.name == "beyond-rouge-1"]
+    assert ("medical", DOMAIN_AGREEMENT) in table.columns
+    assert any("medical 100%" in note for note in table.notes)
+
+
+def test_agreement_of_other_answers_is_not_taken_for_that_of_the_present_ones(tmp_path: Path) -> None:
+    asked = questions(9)
+    folder = write(tmp_path, [cell("no-Dmn")], lambda _: 0.9, examples=asked)
+    measure_agreement(folder, "medical", lambda: index_documents(asked))
+    (one,) = folder.cells()
+    metrics = folder.metrics(one)
+    assert metrics is not None
+    folder.write_metrics(one.id, replace(metrics, inputs="other"))
+    assert DOMAIN_AGREEMENT not in read_study(folder).arms[0].values
+    assert measure_agreement(folder, "medical", lambda: index_documents(asked))
+    assert DOMAIN_AGREEMENT in read_study(folder).arms[0].values
+
+
+def test_claim_8_is_tested_once_agreement_is_there(tmp_path: Path) -> None:
+    asked = questions(24)
+
+    def texts(one: Cell, example: Example) -> str:
+        return "毫不相干的一段话" if one.row == "no-Dmn" else example.references[0]
+
+    cells = [cell(m.name) for m in METHODS]
+    folder = write(tmp_path, cells, lambda _: 0.5, examples=asked, texts=texts)
+    measure_agreement(folder, "medical", lambda: index_documents(asked))
+    claims = {claim.number: claim for claim in build_report(read_study(folder)).claims}
+    assert claims[8].outcome == "held"
+    assert len(claims[8].parts) == 5
