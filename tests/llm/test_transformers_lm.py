@@ -55,6 +55,21 @@ def test_texts_that_have_ended_leave_the_batch(kind: str, temperature: float) ->
     assert len(sizes) == max(answer.usage.completion_tokens for answer in single)
 
 
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3"])
+@pytest.mark.parametrize("at_once", [6, 40])
+def test_prompts_read_in_pieces_give_the_same_texts(kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = tiny(kind)
+    whole = generator.generate(PROMPTS, GREEDY)
+    lengths: list[int] = []
+    monkeypatch.setattr("dmnrag.llm.transformers_lm._READ_AT_ONCE", at_once)
+    hook = generator.model.register_forward_pre_hook(
+        lambda _, __, given: lengths.append(given["input_ids"].shape[1]), with_kwargs=True
+    )
+    assert generator.generate(PROMPTS, GREEDY) == whole
+    hook.remove()
+    assert max(lengths) == max(1, at_once // len(PROMPTS))
+
+
 def test_a_model_whose_cache_holds_more_than_keys_and_values_keeps_its_rows() -> None:
     from transformers import AutoModelForCausalLM, MambaConfig
 

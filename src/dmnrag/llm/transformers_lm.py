@@ -26,6 +26,9 @@ _ENDED_SHARE = 0.25
 """Of the rows of a batch that have to end before they are dropped: dropping copies the cache of the others, and
 generate() starts anew."""
 
+_READ_AT_ONCE = 1024
+"""Tokens of prompts, all rows together, on a CPU: what a layer computes of more leaves the processor's cache."""
+
 _NO_LIMIT = 10**9
 """Tokenizers without a limit say 1e30."""
 
@@ -207,6 +210,8 @@ class TransformersGenerator:
         mask = prompt_mask.new_ones(ids.shape)
         mask[:, : prompt_mask.shape[1]] = prompt_mask
         former = {} if cache is None else {cache_name(): cache}
+        if self._drops_rows and ids.numel() > _READ_AT_ONCE and self._model.device.type == "cpu":
+            config.prefill_chunk_size = max(1, _READ_AT_ONCE // len(ids))
         out = self._model.generate(
             input_ids=ids, attention_mask=mask, generation_config=config,
             logits_processor=[chooser], stopping_criteria=[watch], **former,

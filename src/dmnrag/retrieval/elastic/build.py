@@ -6,7 +6,7 @@ Two builds of one name at once do not mix: the later one deletes what the earlie
 with an error.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,7 @@ from dmnrag.retrieval.elastic.layout import (
     new_mapping,
 )
 from dmnrag.retrieval.elastic.rows import IndexedDocument, index_actions
+from dmnrag.retrieval.elastic.searches import dump, search_all
 from dmnrag.retrieval.elastic.settle import refresh, settle
 
 Say = Callable[[str], None]
@@ -203,10 +204,17 @@ def _clean_up(cluster: Cluster, former: Sequence[PhysicalIndex], say: Say) -> li
     return left
 
 
+_CREATION_WAIT = "10s"
+"""For the copies of an empty index; one that comes later is no error."""
+
+
 def _create(cluster: Cluster, name: str, physical: str, layout: IndexLayout, shards: ShardSettings) -> str:
     """An empty index, and what identifies it."""
     mapping, build = new_mapping(layout, name), new_build()
     mapping["_meta"][META]["build"] = build
+    # A node that dies while a copy is not there yet can take the only one with it, so writing waits for the copies.
+    health = cluster.call("number of nodes", lambda es: es.cluster.health(filter_path="number_of_data_nodes"))
+    copies = min(1 + shards.replicas, health["number_of_data_nodes"])
 
     def create(es: Any) -> None:
         es.indices.create(
@@ -214,6 +222,8 @@ def _create(cluster: Cluster, name: str, physical: str, layout: IndexLayout, sha
             settings=index_settings(layout, shards),
             mappings=mapping,
             aliases={write_alias(physical): {"is_hidden": True}, build_alias(name): {"is_hidden": True}},
+            wait_for_active_shards=copies,
+            timeout=_CREATION_WAIT,
         )
 
     def create_once(es: Any) -> None:
@@ -253,18 +263,15 @@ def _finish(cluster: Cluster, physical: str, report: BulkReport) -> None:
     settle(cluster, physical)
 
 
-def count(cluster: Cluster, physical: str) -> int:
-    """Documents that can be found, every shard asked.
+def count(cluster: Cluster, physical: str, query: Mapping[str, Any] | None = None) -> int:
+    """Documents that can be found, or those that `query` finds; every shard asked.
 
     Raises:
         ClusterError: a shard did not answer.
     """
-    answer = cluster.call(f"count of {physical}", lambda es: es.count(index=physical))
-    if answer["_shards"]["failed"]:
-        raise ClusterError(
-            f"{cluster.where}: {answer['_shards']['failed']} shards of {physical} did not answer a count"
-        )
-    return int(answer["count"])
+    body = dump({"size": 0, "track_total_hits": True, "query": query or {"match_all": {}}})
+    [answer] = search_all(cluster, physical, [body], ("hits.total.value",))  # asks again where a shard is silent
+    return int(answer["hits"]["total"]["value"])
 
 
 def _move_alias(

@@ -25,9 +25,12 @@ def refresh(cluster: Cluster, physical: str) -> None:
 
 
 def n_deleted(cluster: Cluster, physical: str) -> int:
-    """Removed and replaced documents that still count in the statistics; parts of documents count too."""
+    """Removed and replaced documents that still count in the statistics; parts of documents count too.
+
+    Over all copies: each has its own segments, and a search may ask any of them.
+    """
     answer = cluster.call(f"statistics of {physical}", lambda es: es.indices.stats(index=physical, metric="docs"))
-    return int(answer["indices"][physical]["primaries"]["docs"]["deleted"])
+    return int(answer["indices"][physical]["total"]["docs"]["deleted"])
 
 
 def settle(cluster: Cluster, physical: str, *, wait_s: float = _WAIT_S) -> bool:

@@ -178,9 +178,9 @@ def _check_complete(cluster: Cluster, opened: OpenedIndex, retriever: str, field
         "nested": {"path": field_name, "query": {"exists": {"field": f"{field_name}.vector"}}}
     }
     n_documents = count(cluster, opened.physical)
-    answer = cluster.call(f"count of {opened.physical}", lambda es: es.count(index=opened.physical, query=has_vectors))
-    if answer["count"] != n_documents:
+    n_with = count(cluster, opened.physical, has_vectors)
+    if n_with != n_documents:
         raise ClusterError(
-            f"{answer['count']} of the {n_documents} documents of {opened.name} got vectors of the retriever "
+            f"{n_with} of the {n_documents} documents of {opened.name} got vectors of the retriever "
             f"{retriever!r}: it is not used; give the vectors of every document"
         )
