@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from dmnrag.cli.cluster_options import ClusterOptions
 from dmnrag.errors import ConfigError
-from dmnrag.retrieval.elastic import ConnectionSettings
+from dmnrag.retrieval.elastic import ConnectionSettings, check_borrowed_urls
 
 URL = "https://es.hospital.example:9200"
 SECRET = "s3cr3t-Value"
@@ -106,3 +107,38 @@ def test_repr_shows_no_secret() -> None:
     settings = load({"urls": URL, "user": "u", "password": SECRET})
     assert SECRET not in f"{settings!r} {settings}"
     assert SECRET not in repr(replace(settings, user=None, password=None, api_key=SECRET))
+
+
+@pytest.mark.parametrize(
+    ("urls", "variables", "refused"),
+    [
+        ("http://es:9200", {"API_KEY": "k"}, True),
+        ("http://es:9200", {"USER": "u", "PASSWORD": "p"}, True),
+        ("http://es:9200", {}, False),
+        ("http://es:9200", {"API_KEY": "k", "URLS": "http://es:9200"}, False),
+        ("https://es:9200", {"API_KEY": "k"}, False),
+        ("http://localhost:9200", {"API_KEY": "k"}, False),
+    ],
+)
+def test_a_key_does_not_go_in_clear_to_a_server_that_only_the_folder_names(
+    urls: str, variables: dict[str, str], refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"DMNRAG_ES_{name}", value)
+    settings = ConnectionSettings.load(defaults={"urls": urls})
+    if refused:
+        with pytest.raises(ConfigError, match=r"unencrypted.*set DMNRAG_ES_URLS"):
+            check_borrowed_urls(settings)
+    else:
+        check_borrowed_urls(settings)
+
+
+def test_an_index_is_not_built_where_later_commands_would_not_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMNRAG_ES_URLS", "http://a:9200")
+    given = ClusterOptions("http://a:9200/", None, None, None, None, None, replace=False)
+    same = given.target(tmp_path / "medical", "elasticsearch", "--backend")
+    assert same is not None
+    with pytest.raises(ConfigError, match="later commands would look in http://a:9200"):
+        replace(given, url="http://b:9200").target(tmp_path / "medical", "elasticsearch", "--backend")

@@ -84,12 +84,24 @@ class ClusterOptions:
         if chosen == "embedded":
             self._refuse_any(option)
             return None
+        self._refuse_two_clusters()
         return ClusterTarget(
             ConnectionSettings.load({"urls": self.url}, defaults={"urls": former.urls} if former else {}),
             self.index or (former.name if former else _name_of(folder)),
             **self._layout(former),
             replace=self.replace,
         )
+
+    def _refuse_two_clusters(self) -> None:
+        """Later commands take the environment's URLs, which win over the manifest's."""
+        if self.url is None:
+            return
+        read = ConnectionSettings.load(defaults={"urls": self.url}).urls
+        if read != ConnectionSettings.load({"urls": self.url}).urls:
+            raise ConfigError(
+                f"--es-url is {self.url}, and later commands would look in {', '.join(read)}, which the environment or "
+                "its file names: give the same URLs in both places, or in one alone"
+            )
 
     def _layout(self, former: ClusterPart | None) -> dict[str, Any]:
         """How it is kept: as given, else as it is, else as `ClusterTarget` has it."""

@@ -25,6 +25,7 @@ from dmnrag.retrieval.elastic import (
     IndexLayout,
     OpenedIndex,
     VectorLayout,
+    check_borrowed_urls,
     connect,
     count,
     open_physical,
@@ -36,8 +37,13 @@ from dmnrag.types import Document
 def connection_of(part: ClusterPart) -> ConnectionSettings:
     """How to reach the cluster of a generation: by the environment or the file that it names, else by the URLs that
     the writer used. Users, passwords, keys and certificates come from there alone.
+
+    Raises:
+        ConfigError: a key or password would go unencrypted to a server that only the folder names.
     """
-    return ConnectionSettings.load(defaults={"urls": part.urls})
+    settings = ConnectionSettings.load(defaults={"urls": part.urls})
+    check_borrowed_urls(settings)
+    return settings
 
 
 def layout_of(

@@ -8,6 +8,7 @@ A reader holds a shared lock on its generation's manifest; pruning deletes only 
 """
 
 import fcntl
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,8 @@ from dmnrag.errors import ConfigError, DmnragError, IndexDamagedError, IndexFold
 from dmnrag.index import manifest as manifest_file
 from dmnrag.index.alias import release
 from dmnrag.index.models import delete_unused_models
+
+_logger = logging.getLogger(__name__)
 
 _POINTER = "CURRENT"
 _GENERATIONS = "generations"
@@ -273,7 +276,10 @@ def _delete_unless_read(index: Path, number: int) -> bool:
         os.replace(folder, doomed)
         delete_folder(doomed)
         return True
-    except (OSError, DmnragError):
+    except DmnragError as error:  # the cluster that it names, most likely
+        _logger.warning("generation %d of %s stays: %s", number, index, error)
+        return False
+    except OSError:
         return False
     finally:
         if descriptor >= 0:

@@ -210,7 +210,7 @@ class TransformersGenerator:
         mask = prompt_mask.new_ones(ids.shape)
         mask[:, : prompt_mask.shape[1]] = prompt_mask
         former = {} if cache is None else {cache_name(): cache}
-        if self._drops_rows and ids.numel() > _READ_AT_ONCE and self._model.device.type == "cpu":
+        if cache is None and self._drops_rows and ids.numel() > _READ_AT_ONCE and self._model.device.type == "cpu":
             config.prefill_chunk_size = max(1, _READ_AT_ONCE // len(ids))
         out = self._model.generate(
             input_ids=ids, attention_mask=mask, generation_config=config,

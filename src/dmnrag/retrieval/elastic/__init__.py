@@ -43,7 +43,7 @@ from dmnrag.retrieval.elastic.layout import (
     check_vector_kind,
 )
 from dmnrag.retrieval.elastic.rows import IndexedDocument, segment_documents
-from dmnrag.retrieval.elastic.settings import ConnectionSettings
+from dmnrag.retrieval.elastic.settings import ConnectionSettings, check_borrowed_urls
 from dmnrag.retrieval.elastic.settle import settle
 from dmnrag.retrieval.elastic.sparse import ElasticSparseIndex
 from dmnrag.retrieval.elastic.update import (
@@ -76,6 +76,7 @@ __all__ = [
     "add_documents",
     "add_vectors",
     "build_index",
+    "check_borrowed_urls",
     "check_name",
     "check_vector_kind",
     "cluster_usage",

@@ -54,13 +54,14 @@ def copy_index(
         ClusterError: the cluster did not do it in time.
     """
     n_before = count(cluster, opened.physical)
-    copy = _clone(cluster, opened, above)
+    copy, former = _clone(cluster, opened, above), None
     with deleted_on_failure(cluster, copy.physical):
         n_removed = remove_documents(cluster, copy, removed) if removed else 0
         if n_removed:
-            first, copy = copy, _clone(cluster, copy, above)
-            delete_physical(cluster, first.physical)
+            former, copy = copy.physical, _clone(cluster, copy, above)
     with deleted_on_failure(cluster, copy.physical):
+        if former is not None:
+            delete_physical(cluster, former)
         n_added = add_documents(cluster, copy, added, on_progress=on_progress)
         n_found = count(cluster, copy.physical)
         if n_removed != len(set(removed)) or n_found != n_before - n_removed + n_added:

@@ -90,8 +90,7 @@ class ConnectionSettings:
             ConfigError: an unknown name or unusable value, or a file that cannot be read.
         """
         variables = os.environ if environment is None else environment
-        named = file or (Path(variables[CONFIG_VARIABLE]) if variables.get(CONFIG_VARIABLE) else None)
-        values = dict(defaults or {}) | (_read_file(named) if named else {})
+        values = dict(defaults or {}) | _of_file(variables, file)
         identities = [_of_environment(variables), {k: v for k, v in (options or {}).items() if v is not None}]
         for given in identities:
             # A key in one place and a password in another are not meant together.
@@ -101,6 +100,34 @@ class ConnectionSettings:
                 values.pop("api_key", None)
             values |= given
         return cls(**{name: _typed(name, value) for name, value in ({"urls": ()} | values).items()})
+
+
+def check_borrowed_urls(settings: ConnectionSettings) -> None:
+    """Refuse to send a secret in clear to URLs that the environment and its file do not name, but an index folder does.
+
+    A folder may come from somebody else, and a key goes to whatever server its manifest says.
+
+    Raises:
+        ConfigError: says what to set.
+    """
+    own = _of_file(os.environ, None) | _of_environment(os.environ)
+    secret = settings.api_key is not None or settings.user is not None
+    if not secret or "urls" in own or all(map(_keeps_secrets, settings.urls)):
+        return
+    raise ConfigError(
+        f"the index folder names {', '.join(settings.urls)}, and a key or password would go there unencrypted: where "
+        f"that is your cluster, set {ENVIRONMENT_PREFIX}URLS to it, better to its https:// URL"
+    )
+
+
+def _keeps_secrets(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def _of_file(variables: Mapping[str, str], file: Path | None) -> dict[str, Any]:
+    named = file or (Path(variables[CONFIG_VARIABLE]) if variables.get(CONFIG_VARIABLE) else None)
+    return _read_file(named) if named else {}
 
 
 def _of_environment(variables: Mapping[str, str]) -> dict[str, Any]:
