@@ -4,7 +4,7 @@ import typer
 
 from dmnrag.cli import options as o
 from dmnrag.cli.console import print_json
-from dmnrag.index import prune_index, roll_back
+from dmnrag.index import Index, prune_index, roll_back
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +19,11 @@ def rollback(folder: o.IndexFolder, as_json: o.JsonOption = False) -> None:
     if as_json:
         print_json({"folder": str(folder), "generation": generation})
     else:
-        typer.echo(f"{folder} is as it was before the last change (generation {generation})")
+        with Index.open(folder) as index:
+            typer.echo(
+                f"{folder} holds {index.manifest.n_documents:,} documents again, as before the last change "
+                f"(generation {generation}); once more, and that change is back"
+            )
 
 
 def prune(folder: o.IndexFolder, as_json: o.JsonOption = False) -> None:
@@ -28,6 +32,6 @@ def prune(folder: o.IndexFolder, as_json: o.JsonOption = False) -> None:
     if as_json:
         print_json({"folder": str(folder), "pruned": pruned})
     elif pruned:
-        typer.echo(f"generations {', '.join(map(str, pruned))} of {folder} were deleted")
+        typer.echo(f"deleted former generations of {folder}: {', '.join(map(str, pruned))}")
     else:
         typer.echo(f"{folder} has no former generation that could be deleted")

@@ -24,6 +24,8 @@ _LOST = 0
 """In place of a status: no answer came."""
 _CLOSED = "closed"
 """The connection was taken and then closed."""
+_REFUSED = "refused"
+"""There was no connection."""
 _NO_COPY = ("no_shard_available_action_exception", "unavailable_shards_exception", "no_shard_available")
 _NO_INDEX = ("index_not_found_exception", "index_closed_exception", "aliases_not_found_exception")
 _SHOWN = 300
@@ -113,6 +115,10 @@ class Fault:
                 f"{what} failed: the server closed the connection without an answer ({self}); where it expects TLS, "
                 "its URL begins with https://"
             )
+        if self.kind == _REFUSED:
+            return ClusterUnreachableError(
+                f"{what} failed: nobody listens there (connection refused); is the server running there?"
+            )
         if self.status == _LOST:
             return ClusterUnreachableError(f"{what} failed: no answer in time ({self}); is the server running there?")
         return ClusterUnreachableError(
@@ -159,7 +165,8 @@ def of_exception(error: Exception) -> Fault | None:
         return Fault(_LOST, "timeout", "the connection timed out")
     if isinstance(error, LostConnection):
         text = str(error.message)
-        return Fault(_LOST, _CLOSED if "Connection aborted" in text else "connection", text)
+        kinds = {"Connection aborted": _CLOSED, "Connection refused": _REFUSED}
+        return Fault(_LOST, next((kind for words, kind in kinds.items() if words in text), "connection"), text)
     if isinstance(error, SerializationError):
         return Fault(_LOST, "answer", "what answers there does not speak JSON as Elasticsearch does")
     if isinstance(error, ApiError):
