@@ -75,10 +75,12 @@ def test_a_sheet_is_written_and_filled_ones_are_read(results: Path, tmp_path: Pa
     assert run("report", results, "--sheet", 4).exit_code == 0
     folder = results / "report" / "raters"
     assert {path.name for path in folder.iterdir()} == {"sheet.csv", "sheet.html", "key.json"}
+    key = json.loads((folder / "key.json").read_text(encoding="utf-8"))
+    one, two, three, four = (entry["item"] for entry in key["items"])
     files = []
     for name in ("one", "two"):
         path = tmp_path / f"{name}.csv"
-        path.write_text("item,better,domain\n1,1,0\n2,2,0\n3,1,0\n4,0,\n", encoding="utf-8")
+        path.write_text(f"item,better,domain\n{one},1,0\n{two},2,0\n{three},1,0\n{four},0,\n", encoding="utf-8")
         files += ["--marks", path]
     done = run("report", results, *files)
     assert done.exit_code == 0, done.stderr

@@ -1,10 +1,14 @@
 """Two folders: a planted regression is flagged, equal ones are not called different, gaps are named."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from report_builder import cell, questions, write
 
+from dmnrag.errors import DataError
 from dmnrag.experiments.records import Cell, Retrieval
+from dmnrag.experiments.reporting import families
 from dmnrag.experiments.reporting.comparison import Comparison, compare_studies
 from dmnrag.experiments.reporting.study import Study, read_study
 from dmnrag.methods import METHODS
@@ -65,6 +69,48 @@ def test_what_changed_in_the_settings_is_said(tmp_path: Path) -> None:
     found = compare_studies(before, after)
     assert {change.label for change in found.changes} == {"Dmn, fake, temperature 0 (layer dense → hybrid)"}
     assert found.notes == ()
+
+
+VARIANTS = [
+    cell("Dmn", layer="dense"),
+    cell("Dmn", layer="hybrid"),
+    cell("Dmn", layer="hybrid", domain_filter=True),
+    cell("Dmn", layer="hybrid", domain_weight=2.0),
+    cell("Dmn", layer="hybrid", reranker="bge"),
+    cell("Dmn", layer="hybrid", k=7),
+    cell("Dmn", layer="hybrid", parameters=GenerationSettings(temperature=0, stop=("。",))),
+    cell("Dmn", layer="hybrid", domain="none"),
+]
+
+
+@pytest.mark.parametrize("worse", range(len(VARIANTS)))
+def test_a_regression_of_any_variant_of_a_row_is_flagged(tmp_path: Path, worse: int) -> None:
+    before = study(tmp_path / "a", VARIANTS, n=30)
+    bad = replace(VARIANTS[worse], id="")
+    after = study(tmp_path / "b", VARIANTS, n=30, quality=lambda c: 0.1 if replace(c, id="") == bad else 0.5)
+    found = compare_studies(before, after)
+    assert len(found.changes) == 3 * len(VARIANTS)
+    assert len({change.label for change in found.changes}) == len(VARIANTS)
+    assert {change.contrast.metric for change in found.regressions} == set(families.ROUGES)
+    assert len({change.label for change in found.regressions}) == 1
+
+
+def test_a_label_says_what_tells_an_arm_from_the_others_and_no_more(tmp_path: Path) -> None:
+    cells = [cell("no-Dmn"), cell("Dmn", layer="dense"), cell("Dmn"), cell("Dmn", domain="none")]
+    found = compare_studies(study(tmp_path / "a", cells), study(tmp_path / "b", cells))
+    assert {change.label for change in found.changes} == {
+        "no-Dmn, fake, temperature 0",
+        "Dmn, fake, temperature 0, layer dense",
+        "Dmn, fake, temperature 0, layer hybrid",
+        "Dmn, fake, no domain, temperature 0",
+    }
+
+
+def test_comparisons_of_the_same_name_are_refused_and_not_dropped(tmp_path: Path) -> None:
+    corpus = study(tmp_path / "a", [cell("no-Dmn"), cell("Dmn")]).corpora[0]
+    pair = families.Pair(corpus, corpus.arms[0], corpus.arms[1], ("after", "before"), "same")
+    with pytest.raises(DataError, match=r"same name \(medical, same, after, before, ROUGE-1"):
+        families.tested([pair, pair], families.ROUGES)
 
 
 def test_only_questions_that_are_the_same_take_part(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,9 @@ def sheet(folder: Path, n: int = 6) -> tuple[list[dict[str, str]], dict[str, obj
 
 def test_the_sheet_is_blind_and_both_sides_are_used_equally(tmp_path: Path) -> None:
     rows, key = sheet(tmp_path)
-    assert [row["item"] for row in rows] == list("123456")
+    sheet_name = rows[0]["item"].removesuffix("-1")
+    assert re.fullmatch(r"s[0-9a-f]{6}", sheet_name)
+    assert [row["item"] for row in rows] == [f"{sheet_name}-{i}" for i in range(1, 7)] == key_items(key)
     assert all({row["answer_1"][0], row["answer_2"][0]} == {"新", "旧"} for row in rows)
     assert sum(row["answer_1"].startswith("新") for row in rows) == 3
     for name in ("sheet.csv", "sheet.html"):
@@ -91,6 +94,51 @@ def test_marks_are_read_against_the_key(tmp_path: Path) -> None:
     assert (found.raters, found.cohen, found.krippendorff) == (1, None, None)
 
 
+def test_marks_of_another_sheet_are_refused(tmp_path: Path) -> None:
+    rows, _ = sheet(tmp_path / "a")
+    other_rows, key = sheet(tmp_path / "b", 5)
+    path = marked(tmp_path, "a.csv", rows, ["1"] * 6, ["0"] * 6)
+    names = [found[0]["item"].removesuffix("-1") for found in (rows, other_rows)]
+    with pytest.raises(DataError, match=re.escape(f"of another sheet ({names[0]}) than the key of this folder")):
+        read_marks(path, key_items(key))
+    numbers = marked(tmp_path, "old.csv", [{"item": "1"}], ["1"], ["0"])
+    with pytest.raises(DataError, match=r"of another sheet \(without a name\)"):
+        read_marks(numbers, key_items(key))
+
+
+def test_other_answers_or_another_order_are_another_sheet(tmp_path: Path) -> None:
+    made = pairs(6)
+    changed = [*made[:5], replace(made[5], a="另一个回答")]
+    names = set()
+    for number, (chosen, seed) in enumerate([(made, 0), (changed, 0), (made, 1)]):
+        write_sheet(tmp_path / str(number), chosen, NAMES, seed=seed)
+        key = json.loads((tmp_path / str(number) / "key.json").read_text(encoding="utf-8"))
+        names.add(key["items"][0]["item"])
+    assert len(names) == 3
+
+
+def test_the_key_of_another_sheet_is_not_overwritten(tmp_path: Path) -> None:
+    sheet(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ConfigError, match=r"key\.json belongs to another sheet.*--out"):
+        write_sheet(tmp_path, pairs(5), NAMES)
+    (tmp_path / "key.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError, match="belongs to another sheet"):
+        write_sheet(tmp_path, pairs(6), NAMES)
+    (tmp_path / "key.json").write_bytes(before["key.json"])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_the_same_sheet_again_leaves_a_filled_one_and_brings_back_what_is_missing(tmp_path: Path) -> None:
+    sheet(tmp_path)
+    page = (tmp_path / "sheet.html").read_bytes()
+    (tmp_path / "sheet.csv").write_text("filled", encoding="utf-8")
+    (tmp_path / "sheet.html").unlink()
+    write_sheet(tmp_path, pairs(6), NAMES)
+    assert (tmp_path / "sheet.csv").read_text(encoding="utf-8") == "filled"
+    assert (tmp_path / "sheet.html").read_bytes() == page
+
+
 def test_agreement_of_two_raters_by_hand(tmp_path: Path) -> None:
     rows, key = sheet(tmp_path, 4)
     one = marked(tmp_path, "a.csv", rows, for_new(rows, [1, 1, -1, -1]), [""] * 4)
@@ -124,17 +172,17 @@ def test_three_raters_with_gaps_and_both_questions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("item,better,domain\n1,3,0\n", "row 2: better is '3': allowed are 1, 2, and 0"),
-        ("item,better,domain\n9,1,0\n", "item '9' is not on the sheet"),
-        ("item,better,domain\n1,1,0\n1,1,0\n", "row 3: item '1' stands there twice"),
-        ("item,better\n1,1\n", "column 'domain' is missing"),
+        ("item,better,domain\nsab-1,3,0\n", "row 2: better is '3': allowed are 1, 2, and 0"),
+        ("item,better,domain\nsab-9,1,0\n", "item 'sab-9' is not on the sheet"),
+        ("item,better,domain\nsab-1,1,0\nsab-1,1,0\n", "row 3: item 'sab-1' stands there twice"),
+        ("item,better\nsab-1,1\n", "column 'domain' is missing"),
     ],
 )
 def test_marks_that_cannot_be_used_name_the_row(tmp_path: Path, content: str, problem: str) -> None:
     path = tmp_path / "marks.csv"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=re.escape(problem)):
-        read_marks(path, ["1", "2"])
+        read_marks(path, ["sab-1", "sab-2"])
 
 
 def test_marks_in_another_encoding_are_refused_with_the_cure(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """More than ROUGE: support, diversity, domain agreement and the documents given, by hand."""
 
+import importlib
 import json
+from collections import Counter
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -10,14 +12,18 @@ from report_builder import cell, questions, write
 
 from dmnrag.data.samples import SAMPLES, load_sample
 from dmnrag.errors import DataError
+from dmnrag.experiments.matrix.runner import run_experiment
+from dmnrag.experiments.matrix.spec_files import LoadedSpec, spec_from_dict
 from dmnrag.experiments.records import Cell
 from dmnrag.experiments.reporting.contents import build_report
+from dmnrag.experiments.reporting.measures import agreement
 from dmnrag.experiments.reporting.measures.agreement import DOMAIN_AGREEMENT, DomainReader
 from dmnrag.experiments.reporting.measures.agreement_file import measure_agreement
 from dmnrag.experiments.reporting.measures.diversity import distinct_column, distinct_n, distinct_overall
 from dmnrag.experiments.reporting.measures.more import DISTINCT_2, SUPPORTED, with_measures
 from dmnrag.experiments.reporting.measures.support import calibrate, calibration, clauses, overlap, supported_share
 from dmnrag.experiments.reporting.study import read_study
+from dmnrag.experiments.results import ResultsFolder
 from dmnrag.methods import METHODS
 from dmnrag.types import Document, Example
 
@@ -114,6 +120,66 @@ def test_labels_without_order_agree_in_any() -> None:
 def test_one_domain_alone_cannot_be_told_from_others() -> None:
     with pytest.raises(DataError, match="at least two domains"):
         DomainReader.train(corpus()[:4])
+
+
+def test_answers_without_a_common_ngram_are_refused_in_our_words() -> None:
+    documents = [Document("a", "问", ("甲乙",), ("内科",)), Document("b", "问", ("丙丁",), ("外科",))]
+    with pytest.raises(DataError, match="cannot be learnt from 2 answers"):
+        DomainReader.train(documents)
+
+
+def test_a_large_index_is_thinned_evenly_by_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"内科": 60, "外科": 30, "儿科": 4}
+    domains = [("医", label) for label, n in sizes.items() for _ in range(n)]
+    documents = [Document(f"d{i}", "问", ("".join(domain) + "甲乙丙",), domain) for i, domain in enumerate(domains)]
+    monkeypatch.setattr(agreement, "_MOST_DOCUMENTS", 24)
+    kept = agreement._thinned(documents)
+    assert Counter(d.domain[-1] for d in kept) == {"内科": 10, "外科": 10, "儿科": 4}
+    assert agreement._thinned(documents) == kept
+    assert len({d.doc_id for d in kept}) == 24
+    assert [d.doc_id for d in kept[:10]] != [d.doc_id for d in documents[:10]]  # drawn, not the first
+    lengths: list[int] = []
+    svm = importlib.import_module("sklearn.svm").LinearSVC
+    fit = svm.fit
+
+    def counted(self: object, texts: object, labels: list[str]) -> object:
+        lengths.append(len(labels))
+        return fit(self, texts, labels)
+
+    monkeypatch.setattr(svm, "fit", counted)
+    DomainReader.train([*documents, Document("none", "问", ("甲",))])
+    assert lengths == [24]
+
+
+def test_an_experiment_whose_index_teaches_no_domain_says_so_and_ends(tmp_path: Path) -> None:
+    texts = ["甲乙丙", "丁戊己", "庚辛壬", "癸子丑", "寅卯辰", "巳午未", "申酉戌", "亥天地"]
+    rows = [
+        json.dumps({"q": f"头疼{text}怎么办", "a": text, "d": ("内科", "外科")[i % 2]}, ensure_ascii=False)
+        for i, text in enumerate(texts)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    spec = {
+        "methods": ["no-Dmn"],
+        "questions": 0,
+        "retrieval_table": "none",
+        "controls": [],
+        "retrieval": [{"layer": "sparse"}],
+        "corpus": [
+            {
+                "name": "m", "files": [str(tmp_path / "rows.jsonl")], "question": ["q"], "answer": ["a"],
+                "domain": ["d"], "test_size": 0.25, "encoder": "none",
+            }
+        ],
+        "llm": [{"name": "fake"}],
+    }  # fmt: skip
+    said: list[str] = []
+    outcome = run_experiment(
+        LoadedSpec("m", spec_from_dict(spec, "spec"), tmp_path), tmp_path / "out", on_message=said.append
+    )
+    assert outcome.incomplete == {}
+    (message,) = said
+    assert message.startswith("corpus m: domain agreement is not measured: domain agreement cannot be learnt from")
+    assert read_study(ResultsFolder.open(tmp_path / "out")).corpora[0].references_agreement is None
 
 
 def test_answers_of_the_samples_show_their_domain() -> None:

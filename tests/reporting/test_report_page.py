@@ -14,9 +14,10 @@ from dmnrag.experiments.records import Cell
 from dmnrag.experiments.reporting.contents import Report, build_report
 from dmnrag.experiments.reporting.figures import draw
 from dmnrag.experiments.reporting.measures.more import with_measures
-from dmnrag.experiments.reporting.page import render_page
+from dmnrag.experiments.reporting.page import render_page, repeat_command
 from dmnrag.experiments.reporting.study import read_study
 from dmnrag.experiments.reporting.write import write_report
+from dmnrag.experiments.results import ResultsFolder
 from dmnrag.types import Example, Query
 
 EVIL = "<script>alert('x')</script>\"&{{7*7}}"
@@ -84,7 +85,20 @@ def test_every_section_claim_table_and_figure_is_there(page: bytes, paper_report
         assert f'href="#{section.name}"' in text
         assert f'id="{section.name}"' in text
     assert text.count('class="claim ') == 9
-    assert "dmnrag experiment SPEC --out" in text
+
+
+def test_the_command_that_repeats_it_is_one_that_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "my results", [cell("no-Dmn")], lambda _: 0.5, n=3)
+    # Nothing writes these: they change nothing.
+    (folder.path / "spec.toml").write_text("", encoding="utf-8")
+    folder.write_spec({**folder.spec, "name": "other"}, folder.cells())
+    monkeypatch.chdir(folder.path)
+    study = read_study(ResultsFolder.open("."))
+    assert study.name == "my results"
+    assert repeat_command(study) == "dmnrag experiment SPEC --out 'my results'"
+    text = page_of(build_report(study)).decode()
+    assert "what it resolved to is in spec.json of the folder" in text
+    assert "&#34;corpus&#34;" in text
 
 
 def test_ids_of_the_page_are_unique_outside_the_drawings(page: bytes) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dmnrag._io import writer_lock
-from dmnrag.errors import ConfigError, MissingDependencyError
+from dmnrag.errors import ConfigError, DataError, MissingDependencyError
 from dmnrag.experiments.matrix.answering import LlmSession, PendingCell
 from dmnrag.experiments.matrix.cache import FILE as ANSWERS_FILE
 from dmnrag.experiments.matrix.cache import AnswerCache
@@ -121,8 +121,8 @@ class _Run:
         for name, corpus in self._setting.corpora.items():
             try:
                 measure_agreement(self._folder, name, corpus.index.all_documents)
-            except MissingDependencyError as error:
-                on_message(f"domain agreement is not measured: {error}")
+            except (MissingDependencyError, DataError) as error:
+                on_message(f"corpus {name}: domain agreement is not measured: {error}")
 
     def _refuse_missing(self) -> None:
         missing = self._setting.missing(self._setting.cells)

@@ -12,6 +12,7 @@ from dmnrag.experiments.records import Cell
 from dmnrag.experiments.reporting.entries import mean_entry
 from dmnrag.experiments.reporting.families import ROUGES, Family, Pair, tested, tested_length_matched
 from dmnrag.experiments.reporting.methods_tables import differences_table
+from dmnrag.experiments.reporting.panels import telling_apart
 from dmnrag.experiments.reporting.study import Arm, Columns, Corpus, Study
 from dmnrag.experiments.reporting.table import Entry, Table
 from dmnrag.experiments.score import LENGTH
@@ -95,13 +96,14 @@ def _corpus_pairs(former: Corpus, corpus: Corpus, notes: list[str]) -> list[Pair
     if not places:
         return []
     shared = replace(corpus, questions=tuple(corpus.questions[j] for _, j in places), arms=(), retrieval=None)
+    labels = _labels(corpus.arms)
     pairs = []
     for old, new in _matched_arms(former.arms, corpus.arms, corpus.name, notes):
         first, second = _restricted(old, [i for i, _ in places]), _restricted(new, [j for _, j in places])
         if not (first.complete and second.complete):
-            notes.append(f"{corpus.name}, {_label(new.cell)}: incomplete, not compared")
+            notes.append(f"{corpus.name}, {labels[new.cell]}: incomplete, not compared")
             continue
-        pairs.append(Pair(shared, second, first, (AFTER, BEFORE), _label(new.cell) + _differing(old.cell, new.cell)))
+        pairs.append(Pair(shared, second, first, (AFTER, BEFORE), labels[new.cell] + _differing(old.cell, new.cell)))
     return pairs
 
 
@@ -122,9 +124,10 @@ def _restricted(arm: Arm, places: Sequence[int]) -> Arm:
 def _matched_arms(before: Sequence[Arm], after: Sequence[Arm], corpus: str, notes: list[str]) -> list[tuple[Arm, Arm]]:
     pairs, old, new = _match(list(before), list(after), _identity)
     further, old, new = _match(old, new, _place)
-    for which, left in (("first", old), ("second", new)):
+    for which, arms, left in (("first", before, old), ("second", after, new)):
         if left:
-            names = ", ".join(_label(arm.cell) for arm in left[:_LISTED])
+            labels = _labels(arms)
+            names = "; ".join(labels[arm.cell] for arm in left[:_LISTED])
             more = f" and {len(left) - _LISTED} more" if len(left) > _LISTED else ""
             notes.append(f"{corpus}: in the {which} folder alone: {names}{more}")
     return pairs + further
@@ -154,12 +157,26 @@ def _place(arm: Arm) -> object:
     return arm.cell.row, arm.cell.llm, arm.cell.generation
 
 
-def _label(cell: Cell) -> str:
+def _labels(arms: Sequence[Arm]) -> dict[Cell, str]:
+    """A name for each arm of a corpus: as short as no other arm has it."""
+    groups: dict[str, list[Arm]] = {}
+    for arm in arms:
+        groups.setdefault(_short_label(arm.cell), []).append(arm)
+    return {
+        arm.cell: ", ".join(filter(None, (short, more)))
+        for short, group in groups.items()
+        for arm, more in zip(group, telling_apart(group), strict=True)
+    }
+
+
+def _short_label(cell: Cell) -> str:
     parts = [cell.row, cell.llm, cell.generation if cell.generation == "lora" else None]
     if cell.domain == "wrong":
         parts.append(f"domain wrong for {cell.domain_noise:.0%}")
     elif cell.domain == "inferred":
         parts.append("domain inferred")
+    elif cell.domain == "none" and cell.layer is not None:  # answers made elsewhere: nothing is known of domains
+        parts.append("no domain")
     for name in ("temperature", "top_k"):
         value = getattr(cell.parameters, name)
         parts.append(None if value is None else f"{name} {value:g}")

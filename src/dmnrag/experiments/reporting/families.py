@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from dmnrag.errors import DataError
 from dmnrag.experiments.reporting.measures.agreement import DOMAIN_AGREEMENT
 from dmnrag.experiments.reporting.measures.more import DISTINCT_2
 from dmnrag.experiments.reporting.panels import Panel, domain_text
@@ -185,7 +186,12 @@ def _family(rows: Iterable[tuple[Pair, Columns, Columns]], metrics: Sequence[str
         if (result := contrast(pair.names, metric, columns, pair.corpus.clusters, resamples=resamples)) is not None
     ]
     adjusted = corrected([t.contrast for t in found])
-    return {t.key: replace(t.contrast, p_holm=c.p_holm) for t, c in zip(found, adjusted, strict=True)}
+    family = {t.key: replace(t.contrast, p_holm=c.p_holm) for t, c in zip(found, adjusted, strict=True)}
+    if len(family) < len(found):
+        keys = [t.key for t in found]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise DataError(f"two comparisons have the same name ({', '.join(twice)}): give their cells different rows")
+    return family
 
 
 def _matched_columns(pair: Pair) -> tuple[Columns, Columns]:

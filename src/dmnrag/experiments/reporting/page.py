@@ -89,13 +89,12 @@ def render(template: str, **values: Any) -> bytes:
 
 
 def repeat_command(study: Study) -> str:
-    """What to type to do it again."""
+    """What to type to do it again; SPEC stands for the spec's file or name, which the folder does not hold."""
     if study.foreign:
         made = study.spec[ANSWERS]
-        words = ["dmnrag", "score", *made["files"].values(), "--gold", made["gold"], "--out", study.path.name]
+        words = ["dmnrag", "score", *made["files"].values(), "--gold", made["gold"], "--out", study.name]
         return " ".join(map(shlex.quote, words))
-    spec = f"{study.path.name}/spec.toml" if (study.path / "spec.toml").is_file() else "SPEC"
-    return f"dmnrag experiment {shlex.quote(spec)} --out {shlex.quote(study.path.name)}"
+    return f"dmnrag experiment SPEC --out {shlex.quote(study.name)}"
 
 
 def _source(name: str) -> str:

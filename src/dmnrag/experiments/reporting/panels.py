@@ -36,6 +36,7 @@ _ATTRIBUTES: tuple[tuple[str, Callable[[Arm], object]], ...] = (
     ("top_p", lambda arm: arm.cell.parameters.top_p),
     ("repetition penalty", lambda arm: arm.cell.parameters.repetition_penalty),
     ("max_tokens", lambda arm: arm.cell.parameters.max_tokens),
+    ("stop", lambda arm: arm.cell.parameters.stop or None),
 )
 
 _Setting = tuple[object, ...]
@@ -101,6 +102,14 @@ def panels_of(arms: Sequence[Arm]) -> list[Panel]:
     for llm in llms:
         found += _of_llm(llm, [arm for arm in arms if arm.cell.llm in (llm, None)])
     return found
+
+
+def telling_apart(arms: Sequence[Arm]) -> list[str]:
+    """For each arm what tells it from the others, such as "layer dense, no hard domain filter"; empty where it is the
+    only one.
+    """
+    dividing = [i for i, (_, read) in enumerate(_ATTRIBUTES) if len({read(arm) for arm in arms}) > 1]
+    return [_setting_text(_setting(arm, dividing), dividing) for arm in arms]
 
 
 def _of_llm(llm: str, arms: Sequence[Arm]) -> list[Panel]:

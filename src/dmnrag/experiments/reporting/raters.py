@@ -2,13 +2,16 @@
 
 The sheet shows a question, its domain and two answers in random order; which is whose stands in a key that raters
 do not get. A rater fills the columns `better` and `domain` of a copy of the CSV, or the HTML page, which saves such a
-CSV. Agreement: Krippendorff's alpha over all raters, Cohen's kappa where there are two.
+CSV. An item's name begins with its sheet's, so that marks are never read against the key of another one. Agreement:
+Krippendorff's alpha over all raters, Cohen's kappa where there are two.
 
 Sources: Cohen 1960; Krippendorff, "Content analysis", 2004.
 """
 
 import csv
+import hashlib
 import io
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +19,7 @@ from pathlib import Path
 
 from dmnrag._io import write_bytes_atomic, write_json_atomic
 from dmnrag._optional import require
-from dmnrag.errors import DataError
+from dmnrag.errors import ConfigError, DataError
 from dmnrag.experiments.reporting.contents import Section
 from dmnrag.experiments.reporting.page import render
 from dmnrag.experiments.reporting.pairing import Item
@@ -34,6 +37,7 @@ QUESTIONS: Mapping[str, str] = {
 }
 """Column of the sheet -> what is asked. Marks are 1, 2, or 0 for no difference."""
 _MARKS = ("1", "2", "0")
+_DIGITS = 6
 SHEET, PAGE, KEY = "sheet.csv", "sheet.html", "key.json"
 _HEADER = ("item", "question", "domain_label", "answer_1", "answer_2", *QUESTIONS, "comment")
 
@@ -52,37 +56,69 @@ class Rated:
 
 
 def write_sheet(folder: Path, items: Sequence[Item], names: tuple[str, str], *, seed: int = 0) -> None:
-    """The CSV, the HTML page and the key.
+    """The CSV, the HTML page and the key; of a sheet that is there already, only the files that are missing.
 
     Raises:
+        ConfigError: the folder holds the key of another sheet.
         MissingDependencyError: the extra `report` is not installed.
     """
     rng = random.Random(seed)
     # As many of the first system on either side, in random order: a rater who favours a side favours no system.
     swapped = [i % 2 == 1 for i in range(len(items))]
     rng.shuffle(swapped)
-    rows = []
-    key = []
-    for number, (item, swap) in enumerate(zip(items, swapped, strict=True), start=1):
+    texts = []
+    entries = []
+    for item, swap in zip(items, swapped, strict=True):
         answers = (item.b, item.a) if swap else (item.a, item.b)
-        label = " > ".join(item.example.query.domain)
-        rows.append((str(number), item.example.query.text, label, *answers))
+        texts.append((item.example.query.text, " > ".join(item.example.query.domain), *answers))
         shown = list(reversed(names)) if swap else list(names)
-        key.append({"item": str(number), "corpus": item.corpus, "query_id": item.example.query.query_id,
-                    "cluster": item.cluster, "answers": shown})  # fmt: skip
+        entries.append({"corpus": item.corpus, "query_id": item.example.query.query_id,
+                        "cluster": item.cluster, "answers": shown})  # fmt: skip
+    item_names = _item_names(entries, texts)
+    rows = [(name, *shown) for name, shown in zip(item_names, texts, strict=True)]
+    key = {
+        "names": list(names),
+        "items": [{"item": name, **entry} for name, entry in zip(item_names, entries, strict=True)],
+    }
+    known = _is_known(folder / KEY, key)
     page = render("sheet.html", rows=rows, questions=QUESTIONS, header=_HEADER)
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes_atomic(folder / SHEET, _csv([_HEADER, *((*row, "", "", "") for row in rows)]))
-    write_bytes_atomic(folder / PAGE, page)
+    sheet = _csv([_HEADER, *((*row, "", "", "") for row in rows)])
+    for path, content in ((folder / SHEET, sheet), (folder / PAGE, page)):
+        if not (known and path.is_file()):  # someone may have filled it where it lies
+            write_bytes_atomic(path, content)
     # Last: a sheet without its key is not finished, and is written anew.
-    write_json_atomic(folder / KEY, {"names": list(names), "items": key})
+    write_json_atomic(folder / KEY, key)
+
+
+def _item_names(entries: Sequence[Mapping[str, object]], texts: Sequence[Sequence[str]]) -> list[str]:
+    """The sheet's digest and a number. The letter before it keeps spreadsheets from reading 12345e-1 as a figure."""
+    digest = hashlib.sha256(json.dumps([entries, texts]).encode()).hexdigest()[:_DIGITS]
+    return [f"s{digest}-{number}" for number in range(1, len(entries) + 1)]
+
+
+def _is_known(path: Path, key: Mapping[str, object]) -> bool:
+    """Whether the key is there already; another one is refused."""
+    if not path.is_file():
+        return False
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if found != key:
+        raise ConfigError(
+            f"{path} belongs to another sheet, whose marks need it: move {path.parent} away, or name another folder "
+            "with --out"
+        )
+    return True
 
 
 def read_marks(path: Path, known: Sequence[str]) -> dict[str, dict[str, str]]:
     """column -> item -> mark of one rater; empty cells are left out.
 
     Raises:
-        DataError: a column is missing, an item unknown or twice, or a mark is not 1, 2 or 0; names the line.
+        DataError: a column is missing, an item is unknown, of another sheet or twice, or a mark is not 1, 2 or 0;
+            names the line.
     """
     try:
         rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
@@ -97,8 +133,7 @@ def read_marks(path: Path, known: Sequence[str]) -> dict[str, dict[str, str]]:
             raise DataError(f"{where}: column {missing[0]!r} is missing; needed are item, {', '.join(QUESTIONS)}")
         item = row["item"].strip()
         if item not in known or item in seen:
-            problem = "stands there twice" if item in seen else "is not on the sheet of this folder"
-            raise DataError(f"{where}: item {item!r} {problem}")
+            raise DataError(f"{where}: item {item!r} {'stands there twice' if item in seen else _unknown(item, known)}")
         seen.add(item)
         for column in QUESTIONS:
             mark = row[column].strip()
@@ -107,6 +142,17 @@ def read_marks(path: Path, known: Sequence[str]) -> dict[str, dict[str, str]]:
             if mark:
                 marks[column][item] = mark
     return marks
+
+
+def _unknown(item: str, known: Sequence[str]) -> str:
+    sheets = {name.rpartition("-")[0] for name in known}
+    sheet = item.rpartition("-")[0]
+    if sheet in sheets:
+        return "is not on the sheet of this folder"
+    return (
+        f"is of another sheet ({sheet or 'without a name'}) than the key of this folder "
+        f"({', '.join(sorted(sheets))}): read these marks with the folder that their sheet was written to"
+    )
 
 
 def rate(key: Mapping[str, object], marks: Sequence[Mapping[str, Mapping[str, str]]]) -> list[Rated]:

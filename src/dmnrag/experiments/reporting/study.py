@@ -102,8 +102,8 @@ class Study:
 
     @property
     def name(self) -> str:
-        """What the spec is called, or the folder."""
-        return str(self.spec.get("name") or self.path.resolve().name)
+        """The folder's."""
+        return self.path.resolve().name
 
 
 def read_study(folder: ResultsFolder) -> Study:

@@ -7,7 +7,9 @@ of every text first: an answer that only repeats the label of its prompt does no
 `agreement_file` keeps the values in the results folder.
 """
 
+import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +25,8 @@ _NGRAMS = (1, 3)
 """Characters, their pairs and triples: words of any segmentation are among them."""
 _MIN_DOCUMENTS = 2
 """An n-gram of a single answer says nothing of its domain."""
+_MOST_DOCUMENTS = 20_000
+"""That the classifier learns from: what it takes grows with the documents, whatever the size of the index."""
 
 
 class DomainReader:
@@ -36,21 +40,21 @@ class DomainReader:
 
     @classmethod
     def train(cls, documents: Sequence[Document], kind: DomainKind = "path") -> "DomainReader":
-        """Learn from the documents' answers.
+        """Learn from the documents' answers; of more than 20,000 documents, from as many evenly over the labels.
 
         Args:
             documents: of the index; those without a domain are passed over.
             kind: `path`: the most specific label is learnt. `set`: an answer teaches each of its labels.
 
         Raises:
-            DataError: fewer than two different labels.
+            DataError: fewer than two different labels, or answers that have no n-gram in common.
             MissingDependencyError: the extra `report` is not installed.
         """
         names = frozenset(label for document in documents for label in document.domain)
         cut = _any_of(names)
         rows = [
             (cut.sub("", " ".join(document.answers)), label)
-            for document in documents
+            for document in _thinned([d for d in documents if d.domain])
             for label in _labels(document.domain, kind)
         ]
         if len({label for _, label in rows}) < 2:
@@ -62,7 +66,13 @@ class DomainReader:
             text.TfidfVectorizer(analyzer="char", ngram_range=_NGRAMS, min_df=_MIN_DOCUMENTS, sublinear_tf=True),
             svm.LinearSVC(random_state=0),
         )
-        model.fit([row[0] for row in rows], [row[1] for row in rows])
+        try:
+            model.fit([row[0] for row in rows], [row[1] for row in rows])
+        except ValueError as error:
+            raise DataError(
+                f"domain agreement cannot be learnt from {len(rows):,} answers ({error}): their texts must share "
+                f"n-grams, each in at least {_MIN_DOCUMENTS} of them"
+            ) from error
         return cls(model, names, kind)
 
     def agreement(self, answers: Sequence[str | None], domains: Sequence[Domain]) -> tuple[float | None, ...]:
@@ -82,6 +92,21 @@ class DomainReader:
         if not texts:
             return []
         return [str(label) for label in self._model.predict([self._label_names.sub("", text) for text in texts])]
+
+
+def _thinned(documents: Sequence[Document]) -> Sequence[Document]:
+    """At most `_MOST_DOCUMENTS` of them: each (most specific) label has as many as any other, or all that it has."""
+    if len(documents) <= _MOST_DOCUMENTS:
+        return documents
+    shuffled = random.Random(0).sample(range(len(documents)), len(documents))
+    of_label: Counter[str] = Counter()
+    rounds = []
+    for i in shuffled:
+        label = documents[i].domain[-1]
+        rounds.append((of_label[label], i))
+        of_label[label] += 1
+    rounds.sort(key=lambda found: found[0])  # first one of each label, then the second one of each, ...
+    return [documents[i] for i in sorted(i for _, i in rounds[:_MOST_DOCUMENTS])]
 
 
 def _labels(domain: Domain, kind: DomainKind) -> tuple[str, ...]:

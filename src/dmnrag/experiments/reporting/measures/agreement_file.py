@@ -60,6 +60,7 @@ def measure_agreement(folder: ResultsFolder, corpus: str, documents: Callable[[]
         Whether anything was measured. Nothing is with fewer than two domains, which cannot be told apart.
 
     Raises:
+        DataError: the index's answers cannot be learnt from, or a file of the folder is damaged.
         MissingDependencyError: the extra `report` is not installed.
     """
     card = folder.card(corpus)
