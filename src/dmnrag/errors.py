@@ -79,7 +79,14 @@ class GenerationError(DmnragError, RuntimeError):
 
 
 class EndpointError(GenerationError, ConnectionError):
-    """The LLM's server is unreachable, too slow, or answers with something unusable."""
+    """The LLM's server is unreachable, too slow, or answers with something unusable.
+
+    `answered` is set where the server works and refuses this one request, such as a prompt that is too long.
+    """
+
+    def __init__(self, message: str, *, answered: bool = False) -> None:
+        super().__init__(message)
+        self.answered = answered
 
 
 class MissingDependencyError(DmnragError, ImportError):

@@ -1,6 +1,7 @@
 """What a cell's questions are answered from: controls, domains right and wrong, documents brought in."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,11 @@ import pytest
 from runner_world import DOMAINS, Llms, document, example, run, values
 
 from dmnrag.errors import ConfigError, DataError
-from dmnrag.experiments.matrix.domains import wrong_domains
+from dmnrag.experiments.matrix.domains import LearntDomains, wrong_domains
 from dmnrag.experiments.records import Cell, Evidence
 from dmnrag.experiments.results import ResultsFolder
-from dmnrag.index import Index
-from dmnrag.types import Domain
+from dmnrag.index import Index, IndexSettings, build_index
+from dmnrag.types import Document, Domain, Example, Query
 
 
 def finished(index: Path, out: Path, **changes: Any) -> tuple[ResultsFolder, dict[str, Cell]]:
@@ -159,6 +160,29 @@ def test_inferred_domains_come_from_the_classifier_or_are_refused(small_index: P
     inferred = next(cell for cell in folder.cells() if cell.domain == "inferred")
     assert {row.domain for row in folder.evidence(inferred) if "骨折" in row.question} <= {DOMAINS[2]}
     assert {row.domain for row in folder.evidence(inferred) if "骨折" not in row.question} == {()}
+
+
+def test_inferred_domains_are_learnt_from_the_index(tmp_path: Path) -> None:
+    """Each domain has its own words here, so that every question shows whose it is."""
+    words = {DOMAINS[0]: "血压心跳胸闷", DOMAINS[1]: "胃酸腹泻呕吐", DOMAINS[2]: "骨折扭伤关节"}
+    documents = [
+        Document(f"{domain[-1]}{i}", f"{text[i % 6]}{text}怎么办{i}", (f"{text}要注意{i}",), domain)
+        for domain, text in words.items()
+        for i in range(12)
+    ]
+    asked = [Example(Query(f"q{d[-1]}", f"{text}怎么办", ()), ("好",), cluster=d[-1]) for d, text in words.items()]
+    strange = Example(Query("q", "wxyz", ()), ("好",), cluster="q")
+    build_index(tmp_path / "index", documents, IndexSettings(), examples=[*asked, strange])
+    with Index.open(tmp_path / "index") as index:
+        learnt = LearntDomains()
+        state = learnt.state(index)
+        found = learnt.infer(index, [e.query.text for e in [*asked, strange]])
+        assert (found, learnt.state(index)) == ([*words, ()], state)
+    rare = [replace(d, domain=(f"domain {i}",)) for i, d in enumerate(documents)]
+    build_index(tmp_path / "rare", rare, IndexSettings(), examples=asked)
+    spec = values(tmp_path / "rare", methods=["Dmn"], controls=[], retrieval=[{"layer": "sparse"}])
+    with pytest.raises(ConfigError, match=r"cannot be inferred in .*rare: no domain .*leave noise\.inferred out"):
+        run(spec | {"noise": {"inferred": True}}, tmp_path / "out", classifier=LearntDomains())
 
 
 def test_a_hard_filter_and_a_reranker_act(small_index: Path, tmp_path: Path) -> None:

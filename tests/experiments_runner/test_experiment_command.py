@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from dmnrag.cli import experiment as command
 from dmnrag.cli.main import app
-from dmnrag.errors import GenerationError
+from dmnrag.errors import ConfigError, GenerationError
 from dmnrag.experiments.matrix import planning
 from dmnrag.experiments.matrix.spec_files import spec_text
 
@@ -92,6 +92,34 @@ def test_a_dry_run_names_what_has_to_be_built_and_trained(tmp_path: Path, monkey
     assert "tokens read: unknown (the corpus is not built yet)" in shown
 
 
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+@pytest.mark.parametrize("there", [False, True])
+def test_an_index_that_is_named_and_is_not_there_is_refused(
+    spec: Path, small_index: Path, tmp_path: Path, options: list[str], there: bool
+) -> None:
+    nowhere = tmp_path / "nowhere"
+    if there:
+        nowhere.mkdir()
+    spec.write_text(spec.read_text(encoding="utf-8").replace(str(small_index), str(nowhere)), encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"corpus 'medical' names an index that is not there: {nowhere}"):
+        call(spec, *options)
+
+
+def test_a_folder_that_is_no_index_yet_is_still_to_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results-quick" / "corpora" / "medical" / "index").mkdir(parents=True)
+    assert "to make first: index of corpus medical" in call("quick", "--dry-run")[1]
+
+
+def test_domains_are_inferred_with_what_the_index_teaches(spec: Path, tmp_path: Path) -> None:
+    spec.write_text(spec.read_text(encoding="utf-8") + "[noise]\ninferred = true\n", encoding="utf-8")
+    out = tmp_path / "out"
+    assert call(spec, "--out", out)[0] == 0
+    code, _, err = call(spec, "--out", out)
+    assert (code, "nothing was left to do" in err) == (0, True)
+    assert "0 of 6" not in call(spec, "--dry-run", "--out", out)[1]
+
+
 def test_the_estimate_of_tokens_is_near_the_truth(small_index: Path, tmp_path: Path) -> None:
     """The fake counts a character as a token, as the estimate does for Chinese."""
     from runner_world import loaded
@@ -104,6 +132,15 @@ def test_the_estimate_of_tokens_is_near_the_truth(small_index: Path, tmp_path: P
     [estimate] = plan.llms
     assert estimate.questions == len(llms.asked)
     assert estimate.prompt_tokens == pytest.approx(read, rel=0.3)
+
+
+def test_the_time_of_the_built_in_llm_is_known_whatever_its_precision(small_index: Path, tmp_path: Path) -> None:
+    from runner_world import loaded
+
+    for model in ("builtin", "builtin:int8"):
+        spec = values(small_index, methods=["no-Dmn"], controls=[], llm=[{"name": "x", "model": model}])
+        [estimate] = planning.plan_experiment(loaded(spec), tmp_path / "out").llms
+        assert estimate.seconds is not None
 
 
 def test_gaps_are_told_with_the_command_that_fills_them(spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,25 @@ def test_a_server_that_died_is_not_asked_for_every_question() -> None:
     }
 
 
+def test_prompts_that_a_server_refuses_do_not_stop_the_others() -> None:
+    """The longest come first: many refusals in a row, from a server that works."""
+    server = Server(lives=10**6)
+    generate = server.generate
+
+    def refuses_long(prompts, settings):  # type: ignore[no-untyped-def]
+        if len(prompts[0].user) > 10:
+            raise EndpointError("LLM server h:1 answered 400", answered=True)
+        return generate(prompts, settings)
+
+    server.generate = refuses_long  # type: ignore[method-assign]
+    long = [Question(f"long{i}", Prompt("问" * 20 + str(i))) for i in range(20)]
+    short = [Question(f"short{i}", Prompt(f"问{i}")) for i in range(20)]
+    got: list[Reply] = []
+    failed = ask(server, [*long, *short], GREEDY, batch_size=2, concurrent=True, on_replies=got.extend)
+    assert {reply.key for reply in got} == {question.key for question in short}
+    assert failed == {question.key: "EndpointError: LLM server h:1 answered 400" for question in long}
+
+
 def test_answers_of_a_server_are_kept_one_by_one_as_they_come() -> None:
     together: list[int] = []
     questions = [Question(f"k{i}", Prompt(f"问{i}")) for i in range(9)]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from runner_world import run, values
 
-from dmnrag.errors import DataError
+from dmnrag import _io
+from dmnrag.errors import ConfigError, DataError
 from dmnrag.experiments.records import Cell, CellMetrics, Prediction, from_json, json_line
 from dmnrag.experiments.results import ResultsFolder
 from dmnrag.types import Excerpt, GenerationSettings, Prompt, Usage
@@ -98,6 +99,40 @@ def test_a_folder_of_another_format_or_of_none_is_refused(folder: ResultsFolder,
     path.write_text(path.read_text(encoding="utf-8").replace('"format": 1', '"format": 2'), encoding="utf-8")
     with pytest.raises(DataError, match="format 2, and this release reads 1"):
         ResultsFolder.open(folder.path)
+
+
+def test_what_a_run_left_that_was_killed_before_its_spec_is_gone_on_with(tmp_path: Path) -> None:
+    for name in ("cells", "corpora"):
+        (tmp_path / name).mkdir()
+    for name in ("lock", "env.json", ".env.json.17.tmp", ".spec.json.4711.tmp"):
+        (tmp_path / name).write_bytes(b"")
+    assert ResultsFolder.create(tmp_path).path == tmp_path
+    (tmp_path / "spec.json.bak").write_bytes(b"")
+    with pytest.raises(ConfigError, match="is not a results folder"):
+        ResultsFolder.create(tmp_path)
+
+
+@pytest.mark.parametrize("step", ["write", "rename"])
+def test_documents_are_replaced_at_once_or_not_at_all(
+    folder: ResultsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    cell = folder.cells()[0]
+    before, source = folder.evidence(cell), tmp_path / "source.jsonl"
+    source.write_bytes(b"".join(map(json_line, before[:2])))
+
+    def killed(at: str, path: Path) -> None:
+        if at == step and "evidence.jsonl" in path.name:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_io, "FAULT_HOOK", killed)
+    with pytest.raises(KeyboardInterrupt):
+        folder.write_evidence(cell, before[:2], source)
+    assert folder.evidence(cell) == before
+    monkeypatch.setattr(_io, "FAULT_HOOK", None)
+    for _ in range(2):  # the second time both names are of one file
+        folder.write_evidence(cell, before[:2], source)
+        assert folder.evidence(cell) == before[:2]
+        assert not list(folder.cell_folder(cell.id).glob(".*"))
 
 
 def test_the_retrieval_table_has_a_value_per_held_out_question(folder: ResultsFolder) -> None:

@@ -7,6 +7,7 @@ import pytest
 from runner_world import loaded, values
 
 from dmnrag.errors import ConfigError
+from dmnrag.experiments.matrix import llms
 from dmnrag.experiments.matrix.cells import expand
 from dmnrag.experiments.matrix.spec_files import load_spec, spec_from_dict, spec_names, spec_text, spec_to_dict
 from dmnrag.prompts import load_template
@@ -57,6 +58,8 @@ def test_unknown_keys_are_refused_at_every_depth_and_all_at_once() -> None:
         ({"corpus": [{"index": "i"}]}, "missing key 'corpus.0.name'"),
         ({"llm": [{"name": "openai:x@http://h/v1"}]}, "give name and model"),
         ({"llm": [{"name": "a", "batch_size": 0}]}, "batch_size is 0"),
+        ({"llm": [{"name": "a", "model": "m:int8", "dtype": "float32"}]}, "names the precision int8, and float32"),
+        ({"llm": [{"name": "a", "model": "fake:int8"}]}, "is for models that are loaded here"),
         ({"generation": {"temperature": -1}}, "temperature is -1"),
         ({"generation": {"seed": 3}}, "the spec's seed is used"),
         ({"sweep": {"top_k": [5]}}, "sweep.top_k changes nothing with generation.temperature = 0"),
@@ -74,6 +77,31 @@ def test_unknown_keys_are_refused_at_every_depth_and_all_at_once() -> None:
 def test_values_that_cannot_be_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=f"spec mine.toml: .*{message}"):
         spec_from_dict(SPEC | changes, "spec mine.toml")
+
+
+def test_a_precision_behind_a_model_is_no_part_of_its_name(tmp_path: Path) -> None:
+    """A folder beside the spec and the built-in LLM are found, and told from those in another precision."""
+
+    def opened(model: str, dtype: str | None = None) -> tuple[str, str]:
+        found = loaded(SPEC | {"llm": [{"name": "x", "model": model, **({"dtype": dtype} if dtype else {})}]}, tmp_path)
+        [llm] = found.spec.llm
+        return llms.model_name(found, llm), llms.llm_identity(found, llm)
+
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text("{}", encoding="utf-8")
+    assert opened("m:int8")[0] == str(tmp_path / "m")
+    assert opened("m:int8") == opened("m", "int8")
+    assert opened("m:int8")[1] == f"{opened('m')[1]} int8"
+    assert opened("builtin:int8") == ("builtin", f"builtin {llms.BUILTIN_SHA256} int8")
+    server = "openai:Qwen@http://localhost:8000/v1"
+    assert opened(server) == (server, server)
+
+
+def test_adapters_are_trained_on_the_model_without_its_precision(tmp_path: Path) -> None:
+    lora = {"generations": ["lora"], "llm": [{"name": "x", "model": "builtin:int8"}]}
+    found = loaded(SPEC | lora, tmp_path)
+    cell = next(cell for cell in expand(found.spec) if cell.generation == "lora")
+    assert llms._plan(found, cell).llm == "builtin"
 
 
 def test_zero_questions_are_all_of_them() -> None:

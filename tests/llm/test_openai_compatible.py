@@ -125,6 +125,23 @@ def test_the_key_is_never_in_an_error(status: int) -> None:
         assert error.__suppress_context__ or error.__context__ is None
 
 
+@pytest.mark.parametrize("at", range(250, 301, 10))
+def test_no_part_of_the_key_is_left_where_a_long_message_is_cut(at: int) -> None:
+    with serving(fails(400, f"{'x' * at}{KEY} is not known")) as server, pytest.raises(EndpointError) as caught:
+        ask(connect(server.url, retries=0))
+    assert "sk-" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "answered"),
+    [(400, True), (413, True), (422, True), (401, False), (404, False), (429, False), (503, False)],
+)
+def test_an_error_says_whether_the_server_works_and_refuses_this_request_alone(status: int, answered: bool) -> None:
+    with serving(fails(status)) as server, pytest.raises(EndpointError) as caught:
+        ask(connect(server.url, retries=0))
+    assert caught.value.answered is answered
+
+
 def test_a_server_that_is_down_is_an_error_after_the_retries() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

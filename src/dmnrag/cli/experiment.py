@@ -11,6 +11,7 @@ import typer
 
 from dmnrag.cli.console import progress, talk
 from dmnrag.cli.render import table_text
+from dmnrag.experiments.matrix.domains import LearntDomains
 from dmnrag.experiments.matrix.planning import LlmPlan, Plan, plan_experiment
 from dmnrag.experiments.matrix.runner import Outcome, run_experiment
 from dmnrag.experiments.matrix.spec_files import LoadedSpec, load_spec, spec_names, spec_text
@@ -49,10 +50,10 @@ def experiment(
     loaded = load_spec(spec)
     target = out or Path(f"results-{loaded.name}")
     if dry_run:
-        _tell_plan(plan_experiment(loaded, target), target)
+        _tell_plan(plan_experiment(loaded, target, classifier=LearntDomains()), target)
         return
     with _progress() as show:
-        outcome = run_experiment(loaded, target, on_progress=show, on_message=talk)
+        outcome = run_experiment(loaded, target, classifier=LearntDomains(), on_progress=show, on_message=talk)
     _tell(outcome, loaded, spec)
 
 

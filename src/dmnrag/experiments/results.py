@@ -18,11 +18,13 @@ Every file but the two that are appended to is written atomically. Knows no inde
 """
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dmnrag._io import link_or_copy, read_jsonl, write_bytes_atomic, write_json_atomic
+from dmnrag._io import link_or_copy, read_jsonl, rename, write_bytes_atomic, write_json_atomic
 from dmnrag.data.exchange import read_run, write_run
 from dmnrag.errors import ConfigError, DataError
 from dmnrag.experiments.records import (
@@ -105,7 +107,9 @@ class ResultsFolder:
         path = Path(path)
         if (path / _SPEC).is_file():
             return cls.open(path)
-        if path.exists() and (not path.is_dir() or any(entry.name not in _BEFORE_SPEC for entry in path.iterdir())):
+        if path.exists() and (
+            not path.is_dir() or any(not _BEFORE_SPEC.fullmatch(entry.name) for entry in path.iterdir())
+        ):
             raise ConfigError(f"{path} is there and is not a results folder: name an empty or a new one with --out")
         path.mkdir(parents=True, exist_ok=True)
         return cls(path)
@@ -218,8 +222,13 @@ class ResultsFolder:
             for row in rows
         }
         write_run(folder / _RUN, rankings, cell.layer or cell.row)
-        (folder / _EVIDENCE).unlink(missing_ok=True)
-        link_or_copy(source, folder / _EVIDENCE)
+        temporary = folder / f".{_EVIDENCE}.{os.getpid()}.tmp"
+        temporary.unlink(missing_ok=True)
+        try:
+            link_or_copy(source, temporary)
+            rename(temporary, folder / _EVIDENCE)
+        finally:
+            temporary.unlink(missing_ok=True)  # it stays where both are names of the same file already
 
     def write_predictions(self, cell_id: str, rows: Iterable[Prediction]) -> None:
         """All that is known of a cell's answers, in place of the file as it is."""
@@ -234,7 +243,7 @@ class ResultsFolder:
         _write_if_other(self.path / _COST, _json_bytes(to_json(cost)))
 
 
-_BEFORE_SPEC = frozenset({"lock", "cells", _ENV})
+_BEFORE_SPEC = re.compile(r"lock|cells|corpora|env\.json|\.(env|spec)\.json\.\d+\.tmp")
 """What a run that was killed before it wrote the spec may have left."""
 
 

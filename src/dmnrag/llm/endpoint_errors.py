@@ -8,6 +8,9 @@ from dmnrag.errors import EndpointError
 _SERVER_TEXT_LIMIT = 300
 """Characters of the server's own message that are worth showing."""
 
+_OF_THE_REQUEST = frozenset({400, 413, 422})
+"""What a working server says to a request that it cannot take; the next one may be fine."""
+
 _ADVICE = {
     400: "the server refuses the request: check model name, prompt length and parameters",
     401: "the key is missing or wrong: set the environment variable {key_env}",
@@ -44,7 +47,8 @@ def endpoint_error(error: Exception, *, url: str, key: str, key_env: str, timeou
 
     where = f"LLM server {host_of(url)}"
     if isinstance(error, openai.APIStatusError):
-        return EndpointError(f"{where} answered {error.status_code}: {_status(error, key, key_env)}")
+        message = f"{where} answered {error.status_code}: {_status(error, key, key_env)}"
+        return EndpointError(message, answered=error.status_code in _OF_THE_REQUEST)
     if isinstance(error, openai.APITimeoutError):
         return EndpointError(
             f"{where} gave no answer within {timeout_s:g} s, at any try: "
@@ -75,5 +79,6 @@ def _status(error: Any, key: str, key_env: str) -> str:
 
 
 def _safe(text: str, key: str) -> str:
-    text = " ".join(text.split())[:_SERVER_TEXT_LIMIT]
-    return text.replace(key, "***") if key else text
+    # Before the cut, which may go through the key and would leave its beginning.
+    text = text.replace(key, "***") if key else text
+    return " ".join(text.split())[:_SERVER_TEXT_LIMIT]

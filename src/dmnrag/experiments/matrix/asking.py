@@ -14,7 +14,8 @@ from dmnrag.protocols import Generator
 from dmnrag.types import Generation, GenerationSettings, Prompt
 
 _GIVE_UP_AFTER = 5
-"""Failures of a server in a row, each after all its retries: it is down, and waiting for each question is in vain."""
+"""Failures of a server in a row, each after all its retries: it is down, and waiting for each question is in vain.
+A request that it refuses is none of them: prompts that are too long for it come one after the other."""
 _NOT_ASKED = "not asked, because the server does not answer"
 
 
@@ -106,7 +107,8 @@ class _Asker:
             return [], EndpointError(_NOT_ASKED)
         replies, error = self._try([question])
         with self._lock:
-            self._in_a_row = self._in_a_row + 1 if isinstance(error, EndpointError) else 0
+            silent = isinstance(error, EndpointError) and not error.answered
+            self._in_a_row = self._in_a_row + 1 if silent else 0
             self.down = self.down or self._in_a_row >= give_up_after
         return replies, error
 

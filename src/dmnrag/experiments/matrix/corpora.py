@@ -103,11 +103,12 @@ def prepare(
         on_progress: called as the work goes on.
 
     Raises:
-        ConfigError: an index without held-out questions, or without what the cells need.
+        ConfigError: an index that is named and is not there, has no held-out questions, or lacks what the cells need.
         DataError: files that cannot be read.
         TrainingError: training a retriever failed.
     """
     spec, target = loaded.spec, index_folder(loaded, corpus, folder)
+    _refuse_missing(corpus, target)
     if corpus.built_here and not is_index(target):
         folder.mkdir(parents=True, exist_ok=True)
         timed(f"{corpus.name}: index", partial(_build, loaded, corpus, target, on_progress))
@@ -126,9 +127,18 @@ def open_ready(loaded: LoadedSpec, corpus: CorpusSpec, cells: Sequence[Cell], fo
         ConfigError: an index that is named and is not there, or has no held-out questions.
     """
     target, needed = index_folder(loaded, corpus, folder), needed_retrievers(cells, corpus.name)
+    _refuse_missing(corpus, target)
     if (corpus.built_here and not is_index(target)) or missing_retrievers(target, needed):
         return None
     return _open(loaded.spec, corpus, target, needed)
+
+
+def _refuse_missing(corpus: CorpusSpec, target: Path) -> None:
+    if not (corpus.built_here or is_index(target)):
+        raise ConfigError(
+            f"corpus {corpus.name!r} names an index that is not there: {target}. Name an index folder (`dmnrag index` "
+            "makes one), or give sample or files instead, and the index is built here"
+        )
 
 
 def _open(spec: Spec, corpus: CorpusSpec, target: Path, needed: Sequence[str]) -> Corpus:

@@ -2,9 +2,12 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
-from dmnrag.errors import ConfigError
+from dmnrag.domain import DomainModel, DomainSettings
+from dmnrag.errors import ConfigError, DataError
+from dmnrag.experiments.matrix.corpora import digest
 from dmnrag.experiments.records import DomainSource
 from dmnrag.index import Index
 from dmnrag.types import Domain, Example
@@ -20,6 +23,41 @@ class DomainClassifier(Protocol):
     def infer(self, index: Index, texts: Sequence[str]) -> list[Domain]:
         """The domain of each question, as the documents of the index have them; `()` where it is not sure."""
         ...
+
+
+class LearntDomains:
+    """Learns the domains from the documents of each index once they are asked for, and keeps them in memory."""
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[Path, int], DomainModel] = {}
+
+    def state(self, index: Index) -> str:
+        """sha256 over the settings; the documents stand beside it in the cell's own state. Learns nothing."""
+        return digest(_domain_settings(index).to_dict())
+
+    def infer(self, index: Index, texts: Sequence[str]) -> list[Domain]:
+        """The domain of each question as far down as it is probable enough; `()` where the model abstains.
+
+        Raises:
+            ConfigError: no label of the index stands on enough documents.
+        """
+        key = (index.folder, index.manifest.generation)
+        if key not in self._models:
+            self._models[key] = _learn(index)
+        return [found.domain for found in self._models[key].infer(texts)]
+
+
+def _domain_settings(index: Index) -> DomainSettings:
+    return DomainSettings(kind=index.settings.domain_kind, simplify=index.settings.segmenter.simplify)
+
+
+def _learn(index: Index) -> DomainModel:
+    try:
+        return DomainModel.train(index.all_documents(), _domain_settings(index))
+    except DataError as error:
+        raise ConfigError(
+            f"domains cannot be inferred in {index.folder}: {error}; leave noise.inferred out for this corpus"
+        ) from error
 
 
 def domains_for(
@@ -43,7 +81,7 @@ def domains_for(
         classifier: with `inferred`.
 
     Raises:
-        ConfigError: `inferred` without a classifier, or no other domain to draw.
+        ConfigError: `inferred` without a classifier or with nothing to learn from, or no other domain to draw.
     """
     own = [example.query.domain for example in examples]
     if source == "given":
@@ -81,8 +119,8 @@ def refuse_without(classifier: DomainClassifier | None) -> DomainClassifier:
     """
     if classifier is None:
         raise ConfigError(
-            "inferred domains need a classifier, and this release of dmnrag has none yet: leave noise.inferred out; "
-            "noise.wrong and noise.none work"
+            "inferred domains need a classifier, and none was given: give one (LearntDomains learns from the "
+            "index), or leave noise.inferred out"
         )
     return classifier
 

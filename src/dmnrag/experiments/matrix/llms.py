@@ -44,7 +44,7 @@ def make_opener(loaded: LoadedSpec) -> OpenLlm:
             model_name(loaded, llm),
             adapter=adapter,
             device=llm.device,
-            dtype=llm.dtype,
+            dtype=llm.precision,
             batch_size=llm.batch_size,
             timeout_s=llm.timeout_s,
             retries=llm.retries,
@@ -55,11 +55,11 @@ def make_opener(loaded: LoadedSpec) -> OpenLlm:
 
 
 def model_name(loaded: LoadedSpec, llm: LlmSpec) -> str:
-    """What `make_generator` is to open: a folder beside the spec as its path, any other name as it is."""
+    """What is opened, without its precision: a folder beside the spec as its path, any other name as it is."""
     if llm.is_server:
-        return llm.spec
-    folder = loaded.path(llm.spec)
-    return str(folder) if folder.is_dir() else llm.spec
+        return llm.base
+    folder = loaded.path(llm.base)
+    return str(folder) if folder.is_dir() else llm.base
 
 
 def llm_identity(loaded: LoadedSpec, llm: LlmSpec) -> str:
@@ -69,7 +69,7 @@ def llm_identity(loaded: LoadedSpec, llm: LlmSpec) -> str:
         name = f"builtin {BUILTIN_SHA256}"
     elif not llm.is_server and Path(name).is_dir():
         name = f"files {_hash_files(Path(name))}"
-    return name if llm.dtype is None else f"{name} {llm.dtype}"
+    return name if llm.precision is None else f"{name} {llm.precision}"
 
 
 def template_of(loaded: LoadedSpec, llm: LlmSpec) -> Template:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 from dmnrag.experiments.matrix.corpora import Corpus, open_ready
+from dmnrag.experiments.matrix.domains import DomainClassifier, refuse_without
 from dmnrag.experiments.matrix.setting import Setting
 from dmnrag.experiments.matrix.spec import LlmSpec, Spec
 from dmnrag.experiments.matrix.spec_files import LoadedSpec
 from dmnrag.experiments.records import Cell, CellCost
 from dmnrag.experiments.results import ResultsFolder
+from dmnrag.index.generations import is_index
 from dmnrag.llm.approximate_tokens import ApproximateCounter
 from dmnrag.prompts import build_prompt
 
@@ -64,14 +66,21 @@ class Plan:
     """Indexes to build, retrievers and adapters to train, in words."""
 
 
-def plan_experiment(loaded: LoadedSpec, out: Path) -> Plan:
+def plan_experiment(loaded: LoadedSpec, out: Path, *, classifier: DomainClassifier | None = None) -> Plan:
     """Look at a spec and at what is there of it.
+
+    Args:
+        loaded: the spec.
+        out: the results folder; it need not be there.
+        classifier: of domains, for cells that infer them.
 
     Raises:
         ConfigError: what the spec asks for cannot be done.
         DataError: a results folder that cannot be read.
     """
-    setting = Setting(loaded, ResultsFolder(out))
+    if loaded.spec.noise.inferred:
+        refuse_without(classifier)
+    setting = Setting(loaded, ResultsFolder(out), classifier)
     try:
         for corpus in loaded.spec.corpus:
             ready = open_ready(loaded, corpus, setting.cells, setting.folder.corpus_folder(corpus.name))
@@ -79,7 +88,7 @@ def plan_experiment(loaded: LoadedSpec, out: Path) -> Plan:
                 setting.add(ready)
         plans = [_plan_cell(setting, cell) for cell in setting.cells]
         to_do = [plan for plan in plans if plan.state != "finished"]
-        built = [f"index of corpus {c.name}" for c in loaded.spec.corpus if not setting.index_folder(c.name).exists()]
+        built = [f"index of corpus {c.name}" for c in loaded.spec.corpus if not is_index(setting.index_folder(c.name))]
         missing = setting.missing([plan.cell for plan in to_do])
         llms = [_plan_llm(setting, llm, [p for p in to_do if p.cell.llm == llm.name]) for llm in loaded.spec.llm]
         return Plan(plans, [llm for llm in llms if llm.questions], built + missing)
@@ -118,7 +127,7 @@ def _plan_llm(setting: Setting, llm: LlmSpec, plans: Sequence[CellPlan]) -> LlmP
     if {plan.cell.corpus for plan in plans} <= set(per_prompt):
         read = round(sum(counts[plan.cell.id] * per_prompt[plan.cell.corpus] for plan in plans))
     seconds = None
-    if llm.spec == "builtin" and read is not None:
+    if llm.base == "builtin" and read is not None:
         seconds = read * _BUILTIN_S[0] + written * _BUILTIN_S[1]
     return LlmPlan(llm.name, questions, read, written, False, seconds)
 

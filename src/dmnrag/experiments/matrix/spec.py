@@ -16,6 +16,7 @@ from dmnrag.experiments.matrix.rows import ABLATIONS, METHOD_ROWS
 from dmnrag.experiments.records import Control, Generation
 from dmnrag.experiments.score import LENGTH
 from dmnrag.index.settings import IndexedText
+from dmnrag.llm.factory import split_dtype
 from dmnrag.text import SegmenterName
 from dmnrag.training.lora_settings import LoraSettings
 from dmnrag.training.settings import DprSettings
@@ -111,11 +112,22 @@ class LlmSpec:
 
     def __post_init__(self) -> None:
         _positive("batch_size", self.batch_size)
+        split_dtype(self.spec, self.dtype)
 
     @property
     def spec(self) -> str:
         """As `make_generator` takes it."""
         return self.model or self.name
+
+    @property
+    def base(self) -> str:
+        """`spec` without a precision behind it (builtin:int8)."""
+        return split_dtype(self.spec, self.dtype)[0]
+
+    @property
+    def precision(self) -> str | None:
+        """What `spec` or `dtype` names; None leaves it to the LLM."""
+        return split_dtype(self.spec, self.dtype)[1]
 
     @property
     def is_server(self) -> bool:
@@ -263,7 +275,7 @@ class Spec:
         if any(variant.reranker for variant in self.retrieval):
             raise ConfigError("generation lora cannot be combined with a reranker: adapters are trained without one")
         for llm in self.llm:
-            if llm.spec.partition(":")[0] in _WITHOUT_WEIGHTS:
+            if llm.base.partition(":")[0] in _WITHOUT_WEIGHTS:
                 raise ConfigError(
                     f"generation lora needs weights, and LLM {llm.name!r} ({llm.spec}) has none here: allowed are "
                     "builtin, a folder and a hub name. A server can load an adapter: name it as an LLM of its own"
