@@ -276,3 +276,21 @@ def test_each_row_searches_with_its_own_retriever(small_index: Path, tmp_path: P
         "DPR": ("dense", "dpr"),
     }
     assert read_json(tmp_path / "out" / "corpora" / "medical" / "card.json")["retrievers"] == ["plain", "joint", "dpr"]
+
+
+def test_files_or_settings_that_changed_are_another_corpus(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(
+        "".join(json.dumps({"q": f"第{i}问", "a": f"第{i}答"}, ensure_ascii=False) + "\n" for i in range(20)),
+        encoding="utf-8",
+    )
+    corpus = {"name": "m", "files": [str(rows)], "question": ["q"], "answer": ["a"], "encoder": "none"}
+    spec = values(Path(), corpus=[corpus], methods=["no-Dmn"], retrieval=[{"layer": "sparse"}], controls=[])
+    assert run(spec, tmp_path / "out").worked_on == 1
+    assert run(spec, tmp_path / "out").worked_on == 0
+    for change in ({"test_size": 0.3}, {"segmenter": "jieba"}):
+        with pytest.raises(ConfigError, match=rf"was built from .{next(iter(change))} differ"):
+            run(spec | {"corpus": [corpus | change]}, tmp_path / "out")
+    rows.write_text(rows.read_text(encoding="utf-8").replace("第1答", "另一答"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"was built from .files differ"):
+        run(spec, tmp_path / "out")

@@ -51,6 +51,8 @@ def test_unknown_keys_are_refused_at_every_depth_and_all_at_once() -> None:
         ({"corpus": []}, r"there is no \[\[corpus\]\]"),
         ({"corpus": [{"name": "m"}]}, "exactly one of sample, index and files; it has none"),
         ({"corpus": [{"name": "m", "index": "i", "sample": "medical"}]}, "it has sample and index"),
+        ({"llm": [{"name": "fakee"}]}, "no LLM 'fakee'.*Did you mean 'fake'"),
+        ({"llm": [{"name": "x", "model": "biultin:int8"}]}, "no LLM 'biultin'.*Did you mean 'builtin'"),
         ({"corpus": [{"name": "m", "sample": "medicine"}]}, "sample has no 'medicine'.*Did you mean 'medical'"),
         ({"corpus": [{"name": "m", "files": ["a.csv"]}]}, "name the columns"),
         ({"corpus": [{"name": "a/b", "index": "i"}]}, "'a/b' cannot be used in file names"),

@@ -17,6 +17,8 @@ FORMS = (
 )
 """The forms of a spec, for messages and help texts."""
 
+_WORDS = ("builtin", "fake")
+
 _BUILTIN_BATCH, _BATCH = 32, 8
 """Prompts at once. Larger models keep up to 1 MB a token of each."""
 
@@ -103,11 +105,22 @@ def split_dtype(spec: str, dtype: str | None = None) -> tuple[str, str | None]:
     return head, named
 
 
-def _local(spec: str, name: str, device: str | None, dtype: str | None, batch_size: int) -> Generator:
-    near = get_close_matches(spec.lower(), ("builtin", "fake", "openai"), n=1, cutoff=0.75)
+def check_spec(spec: str) -> None:
+    """Refuse, without opening anything, a spec that cannot be meant: an empty one, or a misspelt fixed word.
+
+    Raises:
+        ConfigError: offers the nearest.
+    """
+    if spec in _WORDS or spec.startswith("openai:"):
+        return
+    near = get_close_matches(spec.lower(), (*_WORDS, "openai"), n=1, cutoff=0.75)
     if not spec.strip() or near:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"no LLM {spec!r}: allowed are {FORMS}.{hint}")
+
+
+def _local(spec: str, name: str, device: str | None, dtype: str | None, batch_size: int) -> Generator:
+    check_spec(spec)
     from dmnrag.llm.loading import load_causal_lm
     from dmnrag.llm.transformers_lm import TransformersGenerator
 

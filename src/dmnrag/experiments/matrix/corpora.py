@@ -7,11 +7,12 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dmnrag._io import write_json_atomic
 from dmnrag.data import ColumnMapping, ReadOptions, load_sample, read_documents, read_domain_map, repost_groups
 from dmnrag.data.split import split_documents
 from dmnrag.errors import ConfigError, QueryError
@@ -33,6 +34,9 @@ from dmnrag.types import Document, Example
 
 _SCRATCH = ".vectors"
 """Beside the index: vectors of a build that was killed."""
+
+_ORIGIN = "origin.json"
+"""Beside the index: what it was built from."""
 
 Timed = Callable[[str, Callable[[], Any]], Any]
 """Called with the name of a step and the step; keeps how long it took."""
@@ -108,9 +112,11 @@ def prepare(
         TrainingError: training a retriever failed.
     """
     spec, target = loaded.spec, index_folder(loaded, corpus, folder)
-    _refuse_missing(corpus, target)
+    _refuse_unusable(loaded, corpus, target)
     if corpus.built_here and not is_index(target):
         folder.mkdir(parents=True, exist_ok=True)
+        # Before the index: where there is one, it is known what it was built from.
+        write_json_atomic(folder / _ORIGIN, _origin(loaded, corpus))
         timed(f"{corpus.name}: index", partial(_build, loaded, corpus, target, on_progress))
     needed = needed_retrievers(cells, corpus.name)
     with Index.open(target) as index:
@@ -127,18 +133,46 @@ def open_ready(loaded: LoadedSpec, corpus: CorpusSpec, cells: Sequence[Cell], fo
         ConfigError: an index that is named and is not there, or has no held-out questions.
     """
     target, needed = index_folder(loaded, corpus, folder), needed_retrievers(cells, corpus.name)
-    _refuse_missing(corpus, target)
+    _refuse_unusable(loaded, corpus, target)
     if (corpus.built_here and not is_index(target)) or missing_retrievers(target, needed):
         return None
     return _open(loaded.spec, corpus, target, needed)
 
 
-def _refuse_missing(corpus: CorpusSpec, target: Path) -> None:
+def _refuse_unusable(loaded: LoadedSpec, corpus: CorpusSpec, target: Path) -> None:
+    """Refuse a named index that is not there, and one that was built here from something else."""
     if not (corpus.built_here or is_index(target)):
         raise ConfigError(
             f"corpus {corpus.name!r} names an index that is not there: {target}. Name an index folder (`dmnrag index` "
             "makes one), or give sample or files instead, and the index is built here"
         )
+    origin = target.parent / _ORIGIN
+    if not (corpus.built_here and is_index(target) and origin.is_file()):
+        return
+    former, now = json.loads(origin.read_text(encoding="utf-8")), _origin(loaded, corpus)
+    differing = [name for name in now if former.get(name) != now[name]]
+    if differing:
+        raise ConfigError(
+            f"corpus {corpus.name!r} is not the one that {target.parent} was built from ({', '.join(differing)} "
+            "differ): name another folder with --out, or give the corpus another name"
+        )
+
+
+def _origin(loaded: LoadedSpec, corpus: CorpusSpec) -> dict[str, Any]:
+    """What an index that is built here hangs on: the spec's words, and what the files hold."""
+    words = {k: v for k, v in asdict(corpus).items() if k not in ("name", "questions", "index", "files")}
+    words["files"] = [_sha256(loaded.path(file)) for file in corpus.files]
+    origin: dict[str, Any] = json.loads(json.dumps(words))
+    return origin
+
+
+def _sha256(path: Path) -> str | None:
+    """None for what is not one readable file; reading it says why."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def _open(spec: Spec, corpus: CorpusSpec, target: Path, needed: Sequence[str]) -> Corpus:

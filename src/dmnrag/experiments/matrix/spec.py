@@ -16,7 +16,7 @@ from dmnrag.experiments.matrix.rows import ABLATIONS, METHOD_ROWS
 from dmnrag.experiments.records import Control, Generation
 from dmnrag.experiments.score import LENGTH
 from dmnrag.index.settings import IndexedText
-from dmnrag.llm.factory import split_dtype
+from dmnrag.llm.factory import check_spec, split_dtype
 from dmnrag.text import SegmenterName
 from dmnrag.training.lora_settings import LoraSettings
 from dmnrag.training.settings import DprSettings
@@ -112,7 +112,7 @@ class LlmSpec:
 
     def __post_init__(self) -> None:
         _positive("batch_size", self.batch_size)
-        split_dtype(self.spec, self.dtype)
+        check_spec(self.base)
 
     @property
     def spec(self) -> str:
