@@ -7,7 +7,7 @@ VENV ?= .venv
 PIP_ARGS ?= -c constraints.txt
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-all check format
+.PHONY: help demo test test-all check format browser
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,11 @@ test: $(VENV)/.ready-dev  ## Install, then run the default tests
 
 test-all: $(VENV)/.ready-dev  ## Also the tests that load models, read ../shared or start servers
 	$(BIN)/pytest -m "not gpu"
+
+browser:  ## Install what the browser tests need, where it is missing (Debian, as root)
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+		|| { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; }
+	@command -v openssl >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends openssl
 
 check: $(VENV)/.ready-dev  ## Format, lint, types
 	$(BIN)/ruff format --check .
