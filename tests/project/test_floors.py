@@ -14,14 +14,14 @@ FLOORS = {
     "_onednn": 0, "_openvino": 0,
     "text": 1, "metrics": 1, "prompts": 1,
     "data": 2, "retrieval": 2, "llm": 2,
-    "index": 3, "domain": 3,
+    "index": 3, "domain": 3, "grounding": 3,
     "methods": 4, "pipeline": 4,
-    "training": 5,
-    "experiments": 6,
+    "training": 5, "refusal": 5,
+    "experiments": 6, "bundle": 6,
     "service": 7, "cli": 7,
 }  # fmt: skip
-ALLOWED_ON_A_FLOOR = {("pipeline", "methods")}
-"""The pipeline runs methods; both are single files on one floor."""
+ALLOWED_ON_A_FLOOR = {("pipeline", "methods"), ("index", "domain"), ("cli", "service")}
+"""The pipeline runs methods, both single files; a domain model is a part of an index; a command starts the service."""
 HEAVY = (
     "torch",
     "transformers",

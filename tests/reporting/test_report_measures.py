@@ -4,13 +4,12 @@ import importlib
 import json
 from collections import Counter
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 import pytest
 from report_builder import cell, questions, write
 
-from dmnrag.data.samples import SAMPLES, load_sample
+from dmnrag.data.samples import load_sample
 from dmnrag.errors import DataError
 from dmnrag.experiments.matrix.runner import run_experiment
 from dmnrag.experiments.matrix.spec_files import LoadedSpec, spec_from_dict
@@ -21,7 +20,6 @@ from dmnrag.experiments.reporting.measures.agreement import DOMAIN_AGREEMENT, Do
 from dmnrag.experiments.reporting.measures.agreement_file import measure_agreement
 from dmnrag.experiments.reporting.measures.diversity import distinct_column, distinct_n, distinct_overall
 from dmnrag.experiments.reporting.measures.more import DISTINCT_2, SUPPORTED, with_measures
-from dmnrag.experiments.reporting.measures.support import calibrate, calibration, clauses, overlap, supported_share
 from dmnrag.experiments.reporting.study import read_study
 from dmnrag.experiments.results import ResultsFolder
 from dmnrag.methods import METHODS
@@ -40,50 +38,6 @@ def test_diversity_inside_an_answer_and_over_all_answers_differ() -> None:
     assert distinct_column(same, 1) == (1.0, 1.0)
     assert distinct_overall(same, 1) == 0.5
     assert distinct_column([""], 1) == (None,)
-
-
-def test_clauses_end_at_marks_and_short_ones_state_nothing() -> None:
-    assert clauses("您好，血压要早晚各测一次。首先，别吃太咸！") == ["血压要早晚各测一次", "别吃太咸"]
-    assert clauses("您好。") == []
-
-
-def test_overlap_is_the_share_of_bigrams_in_the_best_document() -> None:
-    # 早晚 晚各 各测: two of three stand in the first document, one in the second.
-    assert overlap("早晚各测", ["早晚各量", "各测"]) == pytest.approx(2 / 3)
-    assert overlap("早晚各测", []) == 0
-    # Bigrams do not reach over two documents.
-    assert overlap("甲乙丙丁", ["甲乙", "丙丁"]) == pytest.approx(1 / 3)
-
-
-def test_the_supported_share_counts_clauses() -> None:
-    answer = "血压要早晚各测一次。可以去爬珠穆朗玛峰。"
-    assert supported_share(answer, ["每天血压要早晚各测一次并记录"], threshold=0.5) == 0.5
-    assert supported_share(answer, [], threshold=0.5) == 0
-    assert supported_share("您好", ["您好"], threshold=0.5) is None
-
-
-def test_the_threshold_separates_the_marked_pairs_best() -> None:
-    marked = [(0.1, False), (0.2, False), (0.4, True), (0.6, True)]
-    found = calibrate(marked)
-    assert found.threshold == pytest.approx(0.3)
-    # Left out in turn: thresholds .3, .25 (.1 and .4 remain), .4 (.2 and .6), .3; .4 >= .4 is right.
-    assert found.accuracy == 1.0
-    assert calibrate([*marked, (0.9, False)]).accuracy < 1
-
-
-def test_the_shipped_pairs_are_balanced_known_and_well_separated() -> None:
-    package = "dmnrag.experiments.reporting.measures"
-    lines = (resources.files(package) / "clause_pairs.jsonl").read_text(encoding="utf-8").splitlines()
-    header, *rows = map(json.loads, lines)
-    assert "by one person" in header["about"]
-    known = {document.doc_id for name in SAMPLES for document in load_sample(name)[0]}
-    assert all(row["doc_id"] in known for row in rows)
-    assert len({row["clause"] for row in rows}) == len(rows) >= 60
-    assert 0.4 <= sum(row["supported"] for row in rows) / len(rows) <= 0.6
-    found = calibration()
-    assert found.n == len(rows)
-    assert found.accuracy >= 0.9
-    assert 0.2 < found.threshold < 0.5
 
 
 MEDICINE = ["按时服用降压药，监测血压", "血压高要少吃盐", "测血压前静坐", "降压药不要自行停用"]
@@ -128,27 +82,23 @@ def test_answers_without_a_common_ngram_are_refused_in_our_words() -> None:
         DomainReader.train(documents)
 
 
-def test_a_large_index_is_thinned_evenly_by_label(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_index_is_read_once_and_thinned_but_for_its_rare_domains(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"内科": 60, "外科": 30, "儿科": 4}
     domains = [("医", label) for label, n in sizes.items() for _ in range(n)]
     documents = [Document(f"d{i}", "问", ("".join(domain) + "甲乙丙",), domain) for i, domain in enumerate(domains)]
     monkeypatch.setattr(agreement, "_MOST_DOCUMENTS", 24)
-    kept = agreement._thinned(documents)
-    assert Counter(d.domain[-1] for d in kept) == {"内科": 10, "外科": 10, "儿科": 4}
-    assert agreement._thinned(documents) == kept
-    assert len({d.doc_id for d in kept}) == 24
-    assert [d.doc_id for d in kept[:10]] != [d.doc_id for d in documents[:10]]  # drawn, not the first
-    lengths: list[int] = []
+    learnt: list[Counter[str]] = []
     svm = importlib.import_module("sklearn.svm").LinearSVC
     fit = svm.fit
 
     def counted(self: object, texts: object, labels: list[str]) -> object:
-        lengths.append(len(labels))
+        learnt.append(Counter(labels))
         return fit(self, texts, labels)
 
     monkeypatch.setattr(svm, "fit", counted)
-    DomainReader.train([*documents, Document("none", "问", ("甲",))])
-    assert lengths == [24]
+    DomainReader.train(iter([*documents, Document("none", "问", ("甲",))]))
+    assert learnt[0]["儿科"] == 4
+    assert sum(learnt[0].values()) <= 24
 
 
 def test_an_experiment_whose_index_teaches_no_domain_says_so_and_ends(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Fill a template within a token budget.
 
-The question and the domain are never cut. Documents leave from the last; the first that does not fit whole
-is cut at a sentence end. Tokens are counted by the caller's `count`, on the whole prompt, because tokens of
-parts do not add up; binary search keeps the calls few. Knows no model and no retriever.
+The question and the domain are never cut; a space breaks marks of the fence in them, as in documents. Documents
+leave from the last; the first that does not fit whole is cut at a sentence end. Tokens are counted by the caller's
+`count`, on the whole prompt, because tokens of parts do not add up; binary search keeps the calls few. Knows no model
+and no retriever.
 """
 
 import re
@@ -79,8 +80,8 @@ class _Draft:
             excerpts[-1] = self._excerpt(n_documents, last_answers)
         shown = self.template.separator.join(excerpt.text for excerpt in excerpts)
         values = {
-            "question": self.query.text,
-            "domain": self.template.label_separator.join(self.query.domain),
+            "question": self._without_marks(self.query.text),
+            "domain": self._without_marks(self.template.label_separator.join(self.query.domain)),
             "documents": shown if excerpts else self.template.no_documents,
         }
         user = self.template.pattern(self.position).fill(values)
@@ -103,11 +104,12 @@ class _Draft:
             "answer": answers,
             "answers": answers,
         }
-        fenced = {name: self._keep_inside(value) for name, value in values.items()}
+        fenced = {name: self._without_marks(value) for name, value in values.items()}
         text = self.template.document_pattern.fill(fenced)
         return Excerpt(number, document.doc_id, text, cut=cut_answers is not None)
 
-    def _keep_inside(self, text: str) -> str:
+    def _without_marks(self, text: str) -> str:
+        """The text with every mark of the fence broken: a document stays inside, and a question makes no documents."""
         for mark in self.template.fence:
             while mark in text:  # Overlapping marks need more than one pass; each pass leaves fewer.
                 text = text.replace(mark, f"{mark[0]} {mark[1:]}")

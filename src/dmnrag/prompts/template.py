@@ -51,7 +51,8 @@ class Template:
     no_domain: str = ""
     """Stands for {domain} of a document without labels."""
     fence: tuple[str, ...] = ()
-    """Marks around the documents. Inside a document a space breaks them, so it cannot leave its fence."""
+    """Marks around the documents. A space breaks them inside a document, which so cannot leave its fence, and inside
+    a question, which so cannot bring documents."""
     stop: tuple[str, ...] = ()
     """Generation ends where one of these appears."""
     _patterns: dict[str, Pattern] = field(init=False, repr=False, compare=False, default_factory=dict)

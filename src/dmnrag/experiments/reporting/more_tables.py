@@ -14,13 +14,13 @@ from dmnrag.experiments.reporting.families import ROUGES, Family
 from dmnrag.experiments.reporting.measures.agreement import DOMAIN_AGREEMENT
 from dmnrag.experiments.reporting.measures.diversity import distinct_overall
 from dmnrag.experiments.reporting.measures.more import DISTINCT_1, DISTINCT_2, SUPPORTED
-from dmnrag.experiments.reporting.measures.support import calibration
 from dmnrag.experiments.reporting.methods_tables import corpora_of, incomplete_notes
 from dmnrag.experiments.reporting.panels import Panel, domain_text
 from dmnrag.experiments.reporting.study import Arm, Corpus, Study
 from dmnrag.experiments.reporting.table import Entry, Figure, Table
 from dmnrag.experiments.score import LENGTH
 from dmnrag.experiments.statistics import Evaluation
+from dmnrag.grounding.support import calibration
 from dmnrag.methods import BASELINE
 
 _DOCUMENT_METRICS = ("same-domain@", "recall@", "MRR@", "nDCG@")

@@ -101,6 +101,13 @@ class Study:
         return ANSWERS in self.spec
 
     @property
+    def stand_ins(self) -> list[str]:
+        """LLMs and encoders of the spec that are made for tests and answer without understanding."""
+        llms = [f"LLM {llm['name']}" for llm in self.spec.get("llm", ()) if (llm["model"] or llm["name"]) == "fake"]
+        named = [corpus for corpus in self.spec.get("corpus", ()) if corpus.get("encoder") == "fake"]
+        return llms + [f"encoder of {corpus['name']}" for corpus in named]
+
+    @property
     def name(self) -> str:
         """The folder's."""
         return self.path.resolve().name

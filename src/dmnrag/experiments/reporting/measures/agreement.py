@@ -7,13 +7,12 @@ of every text first: an answer that only repeats the label of its prompt does no
 `agreement_file` keeps the values in the results folder.
 """
 
-import random
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dmnrag._optional import require
+from dmnrag.domain.sample import sample_documents
 from dmnrag.errors import DataError
 from dmnrag.retrieval.layers import DomainKind
 from dmnrag.types import Document, Domain
@@ -39,8 +38,8 @@ class DomainReader:
         self._kind = kind
 
     @classmethod
-    def train(cls, documents: Sequence[Document], kind: DomainKind = "path") -> "DomainReader":
-        """Learn from the documents' answers; of more than 20,000 documents, from as many evenly over the labels.
+    def train(cls, documents: Iterable[Document], kind: DomainKind = "path") -> "DomainReader":
+        """Learn from the documents' answers, read once; more than 20,000 are thinned, frequent domains first.
 
         Args:
             documents: of the index; those without a domain are passed over.
@@ -50,11 +49,13 @@ class DomainReader:
             DataError: fewer than two different labels, or answers that have no n-gram in common.
             MissingDependencyError: the extra `report` is not installed.
         """
-        names = frozenset(label for document in documents for label in document.domain)
+        sample, _ = sample_documents(documents, _MOST_DOCUMENTS)
+        # A rare domain is never thinned out, so the sample has every label.
+        names = frozenset(label for document in sample for label in document.domain)
         cut = _any_of(names)
         rows = [
             (cut.sub("", " ".join(document.answers)), label)
-            for document in _thinned([d for d in documents if d.domain])
+            for document in sample
             for label in _labels(document.domain, kind)
         ]
         if len({label for _, label in rows}) < 2:
@@ -92,21 +93,6 @@ class DomainReader:
         if not texts:
             return []
         return [str(label) for label in self._model.predict([self._label_names.sub("", text) for text in texts])]
-
-
-def _thinned(documents: Sequence[Document]) -> Sequence[Document]:
-    """At most `_MOST_DOCUMENTS` of them: each (most specific) label has as many as any other, or all that it has."""
-    if len(documents) <= _MOST_DOCUMENTS:
-        return documents
-    shuffled = random.Random(0).sample(range(len(documents)), len(documents))
-    of_label: Counter[str] = Counter()
-    rounds = []
-    for i in shuffled:
-        label = documents[i].domain[-1]
-        rounds.append((of_label[label], i))
-        of_label[label] += 1
-    rounds.sort(key=lambda found: found[0])  # first one of each label, then the second one of each, ...
-    return [documents[i] for i in sorted(i for _, i in rounds[:_MOST_DOCUMENTS])]
 
 
 def _labels(domain: Domain, kind: DomainKind) -> tuple[str, ...]:

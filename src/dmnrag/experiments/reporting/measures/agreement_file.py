@@ -71,7 +71,7 @@ def measure_agreement(folder: ResultsFolder, corpus: str, documents: Callable[[]
     missing = {cell: inputs for cell, inputs in finished.items() if _inputs(kept.get(cell.id)) != inputs}
     if len(labels) < 2 or not missing:
         return False
-    reader = DomainReader.train(list(documents()), card.domain_kind)
+    reader = DomainReader.train(documents(), card.domain_kind)
     questions = folder.questions(corpus)
     domains = [example.query.domain for example in questions]
     cells = {cell.id: kept[cell.id] for cell in finished if cell not in missing}

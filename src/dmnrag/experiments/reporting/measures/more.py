@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from dmnrag.experiments.reporting.measures.diversity import distinct_column
 from dmnrag.experiments.reporting.measures.given import given_columns
-from dmnrag.experiments.reporting.measures.support import supported_share
 from dmnrag.experiments.reporting.study import Arm, Columns, Corpus, Study, mean_over_repeats
+from dmnrag.grounding.support import supported_share
 from dmnrag.types import Example
 
 SUPPORTED = "supported clauses"

@@ -40,10 +40,15 @@ def clauses(text: str) -> list[str]:
 
 def overlap(clause: str, documents: Sequence[str]) -> float:
     """The largest share of the clause's character bigrams that one document holds, from 0 to 1."""
+    return overlap_with(clause, [_bigram_set(document) for document in documents])
+
+
+def overlap_with(clause: str, held: Sequence[frozenset[str]]) -> float:
+    """`overlap` with documents whose bigrams are known."""
     grams = _bigrams(clause)
     if not grams:
         return 0.0
-    return max((sum(g in held for g in grams) / len(grams) for held in map(_bigram_set, documents)), default=0.0)
+    return max((sum(gram in each for gram in grams) / len(grams) for each in held), default=0.0)
 
 
 def supported_share(answer: str, documents: Sequence[str], threshold: float | None = None) -> float | None:
@@ -96,6 +101,9 @@ def _bigrams(text: str) -> list[str]:
     return [a + b for a, b in pairwise(letters)]
 
 
-@lru_cache(maxsize=10_000)  # the same documents stand behind many answers
-def _bigram_set(text: str) -> frozenset[str]:
+def bigram_set(text: str) -> frozenset[str]:
+    """The character bigrams of a document."""
     return frozenset(_bigrams(text))
+
+
+_bigram_set = lru_cache(maxsize=10_000)(bigram_set)  # the same documents stand behind many answers of a study
