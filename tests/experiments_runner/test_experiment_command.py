@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from runner_world import Llms, run, values
+from runner_world import Llms, loaded, run, values
 from typer.testing import CliRunner
 
 from dmnrag.cli import experiment as command
@@ -105,6 +105,16 @@ def test_an_index_that_is_named_and_is_not_there_is_refused(
         call(spec, *options)
 
 
+def test_a_dry_run_promises_no_retriever_for_an_index_that_cannot_have_one(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("q,a\n" + "".join(f"头疼{i}怎么办,休息{i}天\n" for i in range(10)), "utf-8")
+    corpus = {"name": "m", "files": [str(rows)], "question": ["q"], "answer": ["a"], "encoder": "none"}
+    plain = values(Path(), corpus=[corpus], methods=["no-Dmn"], controls=[], retrieval=[{"layer": "sparse"}])
+    run(plain, tmp_path / "out")
+    with pytest.raises(ConfigError, match="has no second layer, and these cells search with plain"):
+        planning.plan_experiment(loaded(plain | {"retrieval": [{"layer": "hybrid"}]}), tmp_path / "out")
+
+
 def test_a_folder_that_is_no_index_yet_is_still_to_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results-quick" / "corpora" / "medical" / "index").mkdir(parents=True)
@@ -122,7 +132,6 @@ def test_domains_are_inferred_with_what_the_index_teaches(spec: Path, tmp_path: 
 
 def test_the_estimate_of_tokens_is_near_the_truth(small_index: Path, tmp_path: Path) -> None:
     """The fake counts a character as a token, as the estimate does for Chinese."""
-    from runner_world import loaded
 
     spec = values(small_index, methods=["no-Dmn"], controls=[])
     plan = planning.plan_experiment(loaded(spec), tmp_path / "out")
@@ -135,7 +144,6 @@ def test_the_estimate_of_tokens_is_near_the_truth(small_index: Path, tmp_path: P
 
 
 def test_the_time_of_the_built_in_llm_is_known_whatever_its_precision(small_index: Path, tmp_path: Path) -> None:
-    from runner_world import loaded
 
     for model in ("builtin", "builtin:int8"):
         spec = values(small_index, methods=["no-Dmn"], controls=[], llm=[{"name": "x", "model": model}])

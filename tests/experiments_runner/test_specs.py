@@ -48,6 +48,7 @@ def test_unknown_keys_are_refused_at_every_depth_and_all_at_once() -> None:
         ({"questions": "many"}, "questions: .*found 'many'"),
         ({"questions": True}, "questions: .*found True"),
         ({"k": 0}, "k is 0"),
+        ({"llm": {"name": "fake"}}, r"llm is one table, and a list of them is meant: write \[\[llm\]\]"),
         ({"corpus": []}, r"there is no \[\[corpus\]\]"),
         ({"corpus": [{"name": "m"}]}, "exactly one of sample, index and files; it has none"),
         ({"corpus": [{"name": "m", "index": "i", "sample": "medical"}]}, "it has sample and index"),

@@ -134,7 +134,11 @@ def _tell(made: Report, page: Path, as_json: bool) -> None:
         print_json({"report": str(page), "tables": [table.name for table in made.tables], "claims": claims})
         return
     for claim in made.claims:
-        typer.echo(f"claim {claim.number}: {claim.outcome}")
+        typer.echo(f"claim {claim.number}: {claim.outcome}. {claim.text}")
+    if made.study.stand_ins:
+        talk(
+            f"not real models: {', '.join(made.study.stand_ins)}; these figures show that everything runs, nothing else"
+        )
     incomplete = sum(not arm.complete for arm in made.study.arms)
     if incomplete:
         talk(f"{incomplete} of {len(made.study.arms)} cells are incomplete: not averaged and not compared")

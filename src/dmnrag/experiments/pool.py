@@ -89,7 +89,8 @@ def _build_pool(
         on_progress(f"pool {stage}", done, total)
 
     settings = pool_settings(index.settings)
-    build_index(folder, documents, settings, encoder=encoders.get(UNTRAINED), target=target, on_progress=report)
+    base = encoders.get(UNTRAINED)
+    build_index(folder, documents, settings, encoder=base, target=target, with_domain_model=False, on_progress=report)
     for name, encoder in encoders.items():
         if name != UNTRAINED:
             info = index.retriever_info(name)

@@ -1,14 +1,14 @@
 """The retrieval systems that are compared, and the rankings they give."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmnrag.index import Index
 from dmnrag.index.build import UNTRAINED
 from dmnrag.pipeline import Pipeline
 from dmnrag.retrieval.dense.memo import MemoEncoder
 from dmnrag.retrieval.layers import RetrievalSettings
-from dmnrag.types import JOINT, PLAIN, DomainUse, Example, Hit, Layer
+from dmnrag.types import JOINT, PLAIN, DomainUse, Example, Hit, Layer, Query
 
 Rankings = Mapping[str, Sequence[Sequence[Hit]]]
 """system -> a ranking per question."""
@@ -23,6 +23,8 @@ class System:
     use: DomainUse
     retriever: str | None = UNTRAINED
     """Of the second layer; None where there is none."""
+    inferred: bool = False
+    """Asked with the domain that the index infers, and plainly where it infers none, as `ask` does."""
 
     @property
     def joint(self) -> bool:
@@ -40,6 +42,12 @@ SYSTEMS = (
     System("hybrid joint", "hybrid", JOINT),
 )
 
+INFERRED = (
+    System("BM25 joint, inferred domain", "sparse", JOINT, None, inferred=True),
+    System("hybrid joint, inferred domain", "hybrid", JOINT, inferred=True),
+)
+"""What an inferred instead of the given domain costs."""
+
 PAIRS = (
     ("BM25 joint", "BM25 plain"),
     ("cascade joint", "cascade plain"),
@@ -47,16 +55,20 @@ PAIRS = (
     ("dense", "BM25 plain"),
     ("hybrid joint", "BM25 joint"),
     ("cascade joint", "hybrid joint"),
+    ("BM25 joint, inferred domain", "BM25 joint"),
+    ("hybrid joint, inferred domain", "hybrid joint"),
 )
-"""Joint against plain, and layer against layer."""
+"""Joint against plain, layer against layer, and the inferred domain against the given one."""
 
 TABLE_SYSTEMS = ("BM25 plain", "BM25 joint", "dense", "cascade joint", "hybrid joint")
 
 
 def available(index: Index) -> list[System]:
-    """The systems that an index can do: without vectors no second layer, without domains no joint one."""
+    """The systems that an index can do: without vectors no second layer, without domains (or a model of them) no joint
+    one (that infers them)."""
     has_base = UNTRAINED in index.manifest.retrievers
-    untrained = [s for s in SYSTEMS if (has_base or s.layer == "sparse") and (index.domains or not s.joint)]
+    systems = SYSTEMS if index.domain_model is None else SYSTEMS + INFERRED
+    untrained = [s for s in systems if (has_base or s.layer == "sparse") and (index.domains or not s.joint)]
     trained = [name for name in index.manifest.retrievers if name != UNTRAINED]
     return untrained + [s for name in trained for s in trained_systems(name, joint=bool(index.domains))]
 
@@ -95,5 +107,13 @@ def rank_all(pipeline: Pipeline, examples: Sequence[Example], k: int) -> dict[st
     rankings = {}
     for system in available(pipeline.index):
         settings = RetrievalSettings(k=k, layer=system.layer, use=system.use, retriever=system.retriever)
-        rankings[system.name] = pipeline.search(queries, settings)
+        rank = _rank_inferred if system.inferred else Pipeline.search
+        rankings[system.name] = rank(pipeline, queries, settings)
     return rankings
+
+
+def _rank_inferred(pipeline: Pipeline, queries: Sequence[Query], settings: RetrievalSettings) -> list[list[Hit]]:
+    inferences = pipeline.infer([query.text for query in queries])
+    asked = [replace(query, domain=found.domain) for query, found in zip(queries, inferences, strict=True)]
+    joint, plain = pipeline.search(asked, settings), pipeline.search(asked, replace(settings, use=PLAIN))
+    return [j if query.domain else p for query, j, p in zip(asked, joint, plain, strict=True)]

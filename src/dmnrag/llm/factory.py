@@ -56,8 +56,7 @@ def make_generator(  # noqa: PLR0913 - one place for whatever a back end takes
         MissingDependencyError: the back end's library is not installed.
     """
     local, dtype = split_dtype(spec, dtype)
-    if batch_size is None:
-        batch_size = _BUILTIN_BATCH if local == "builtin" else _BATCH
+    batch_size = batch_size or default_batch_size(local)
     if adapter is not None:
         from dmnrag.llm.adapters import open_adapted
 
@@ -84,6 +83,11 @@ def make_generator(  # noqa: PLR0913 - one place for whatever a back end takes
         )
         return OpenAIGenerator(model, endpoint)
     return _local(local, spec, device, dtype, batch_size)
+
+
+def default_batch_size(spec: str) -> int:
+    """Prompts together, or requests at once, where nobody says; `spec` without a precision behind it."""
+    return _BUILTIN_BATCH if spec == "builtin" else _BATCH
 
 
 def split_dtype(spec: str, dtype: str | None = None) -> tuple[str, str | None]:

@@ -116,7 +116,7 @@ class LlmSession:
             self._generator,
             list(self._missing(group).values()),
             group.settings,
-            batch_size=self._llm.batch_size,
+            batch_size=self._llm.at_once,
             concurrent=self._llm.is_server,
             on_replies=keep,
         )

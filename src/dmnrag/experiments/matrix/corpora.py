@@ -23,6 +23,7 @@ from dmnrag.experiments.records import Cell, CorpusCard
 from dmnrag.index import Index, IndexSettings, build_index
 from dmnrag.index.build import UNTRAINED, Progress
 from dmnrag.index.generations import is_index
+from dmnrag.index.models import INFO
 from dmnrag.methods import find_method
 from dmnrag.pipeline import check_question
 from dmnrag.retrieval.dense import DenseSettings, make_encoder
@@ -55,12 +56,14 @@ class Corpus:
     """sha256 over the questions asked."""
 
     def retriever_state(self, name: str | None) -> str:
-        """What tells a second layer from another one of the same name: its settings and vectors."""
+        """What tells a second layer from another one of the same name: settings and vectors, not how long it took."""
         if name is None:
             return ""
         manifest = self.index.manifest
         vectors = {part: entry.sha256 for part, entry in manifest.parts.items() if part.startswith(f"dense/{name}/")}
-        return digest([manifest.retrievers.get(name), vectors])
+        settings = manifest.retrievers.get(name, {})
+        info = {key: value for key, value in self.index.retriever_info(name).items() if key != "seconds"}
+        return digest([settings | {INFO: info}, vectors])
 
 
 def digest(value: Any) -> str:
@@ -130,11 +133,15 @@ def open_ready(loaded: LoadedSpec, corpus: CorpusSpec, cells: Sequence[Cell], fo
     """A corpus for which nothing has to be built or trained any more; None for another one.
 
     Raises:
-        ConfigError: an index that is named and is not there, or has no held-out questions.
+        ConfigError: an index that is named and is not there, has no held-out questions, or lacks what the cells need.
     """
     target, needed = index_folder(loaded, corpus, folder), needed_retrievers(cells, corpus.name)
     _refuse_unusable(loaded, corpus, target)
-    if (corpus.built_here and not is_index(target)) or missing_retrievers(target, needed):
+    if not is_index(target):
+        return None
+    with Index.open(target) as index:
+        _check(index, [cell for cell in cells if cell.corpus == corpus.name], needed)
+    if missing_retrievers(target, needed):
         return None
     return _open(loaded.spec, corpus, target, needed)
 
@@ -214,8 +221,10 @@ def _is_question(example: Example) -> bool:
 
 def _fingerprint(index: Index) -> str:
     manifest = index.manifest
-    parts = {name: part.sha256 for name, part in manifest.parts.items() if not name.startswith("dense/")}
-    return digest([parts, manifest.settings, manifest.n_documents, manifest.domains])
+    parts = {name: part.sha256 for name, part in manifest.parts.items() if not name.startswith(("dense/", "domain/"))}
+    # In a cluster the documents have no files here: what they are is asked of it.
+    documents = index.contents.fingerprint()
+    return digest([parts, documents, manifest.settings, manifest.n_documents, manifest.domains])
 
 
 def _check(index: Index, cells: Sequence[Cell], needed: Sequence[str]) -> None:

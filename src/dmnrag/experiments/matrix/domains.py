@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from dmnrag.domain import DomainModel, DomainSettings
+from dmnrag.domain import DomainModel
 from dmnrag.errors import ConfigError, DataError
 from dmnrag.experiments.matrix.corpora import digest
 from dmnrag.experiments.records import DomainSource
 from dmnrag.index import Index
+from dmnrag.index.domain import domain_settings, model_parts
 from dmnrag.types import Domain, Example
 
 
@@ -26,14 +27,16 @@ class DomainClassifier(Protocol):
 
 
 class LearntDomains:
-    """Learns the domains from the documents of each index once they are asked for, and keeps them in memory."""
+    """Infers with the index's own model; where an older release left none, learns one and keeps it in memory."""
 
     def __init__(self) -> None:
         self._models: dict[tuple[Path, int], DomainModel] = {}
 
     def state(self, index: Index) -> str:
-        """sha256 over the settings; the documents stand beside it in the cell's own state. Learns nothing."""
-        return digest(_domain_settings(index).to_dict())
+        """sha256 over the index's model, else over what one is learnt with; the documents stand beside it in the cell's
+        own state. Learns nothing."""
+        own = {name: part.sha256 for name, part in model_parts(index.manifest.parts).items()}
+        return digest(own or domain_settings(index.settings).to_dict())
 
     def infer(self, index: Index, texts: Sequence[str]) -> list[Domain]:
         """The domain of each question as far down as it is probable enough; `()` where the model abstains.
@@ -43,17 +46,13 @@ class LearntDomains:
         """
         key = (index.folder, index.manifest.generation)
         if key not in self._models:
-            self._models[key] = _learn(index)
+            self._models[key] = index.domain_model or _learn(index)
         return [found.domain for found in self._models[key].infer(texts)]
-
-
-def _domain_settings(index: Index) -> DomainSettings:
-    return DomainSettings(kind=index.settings.domain_kind, simplify=index.settings.segmenter.simplify)
 
 
 def _learn(index: Index) -> DomainModel:
     try:
-        return DomainModel.train(index.all_documents(), _domain_settings(index))
+        return DomainModel.train(index.all_documents(), domain_settings(index.settings))
     except DataError as error:
         raise ConfigError(
             f"domains cannot be inferred in {index.folder}: {error}; leave noise.inferred out for this corpus"

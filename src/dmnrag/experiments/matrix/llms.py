@@ -45,7 +45,7 @@ def make_opener(loaded: LoadedSpec) -> OpenLlm:
             adapter=adapter,
             device=llm.device,
             dtype=llm.precision,
-            batch_size=llm.batch_size,
+            batch_size=llm.at_once,
             timeout_s=llm.timeout_s,
             retries=llm.retries,
             api_key_env=llm.api_key_env,

@@ -16,7 +16,7 @@ from dmnrag.experiments.matrix.rows import ABLATIONS, METHOD_ROWS
 from dmnrag.experiments.records import Control, Generation
 from dmnrag.experiments.score import LENGTH
 from dmnrag.index.settings import IndexedText
-from dmnrag.llm.factory import check_spec, split_dtype
+from dmnrag.llm.factory import check_spec, default_batch_size, split_dtype
 from dmnrag.text import SegmenterName
 from dmnrag.training.lora_settings import LoraSettings
 from dmnrag.training.settings import DprSettings
@@ -101,8 +101,8 @@ class LlmSpec:
     """builtin, openai:MODEL@URL, a transformers name or folder, fake; the name itself where it is left out."""
     template: str | None = None
     """For this LLM instead of the spec's."""
-    batch_size: int = 8
-    """Prompts together in a local model; requests at once for a server."""
+    batch_size: int | None = None
+    """Prompts together in a local model; requests at once for a server. None: 32 for the built-in LLM, else 8."""
     device: str | None = None
     dtype: str | None = None
     timeout_s: float = 60.0
@@ -128,6 +128,11 @@ class LlmSpec:
     def precision(self) -> str | None:
         """What `spec` or `dtype` names; None leaves it to the LLM."""
         return split_dtype(self.spec, self.dtype)[1]
+
+    @property
+    def at_once(self) -> int:
+        """Prompts together, or requests at once."""
+        return self.batch_size or default_batch_size(self.base)
 
     @property
     def is_server(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -66,7 +66,7 @@ def spec_from_dict(values: Mapping[str, Any], where: str) -> Spec:
     Raises:
         ConfigError: unknown keys (offers the nearest), missing ones, or unusable values; begins with `where`.
     """
-    faults = list(_unknown_keys(Spec, values, ""))
+    faults = [*_unknown_keys(Spec, values, ""), *_single_tables(values)]
     if faults:
         raise ConfigError(f"{where}: {'; '.join(faults)}")
     try:
@@ -121,6 +121,13 @@ def _unknown_keys(kind: type, values: Mapping[str, Any], where: str) -> Iterator
             if isinstance(row, Mapping):
                 number = f"[{place}]" if isinstance(value, list) else ""
                 yield from _unknown_keys(inner, row, f"{where}{key}{number}.")  # type: ignore[arg-type]
+
+
+def _single_tables(values: Mapping[str, Any]) -> Iterator[str]:
+    """A fault for each [llm] where [[llm]] is meant."""
+    for item in fields(Spec):
+        if isinstance(values.get(item.name), Mapping) and get_origin(get_type_hints(Spec)[item.name]) is tuple:
+            yield f"{item.name} is one table, and a list of them is meant: write [[{item.name}]]"
 
 
 def _with_all_questions(values: Mapping[str, Any]) -> dict[str, Any]:
