@@ -14,7 +14,10 @@ from functools import cached_property
 from pathlib import Path
 
 from dmnrag import methods
+from dmnrag.domain import Inference
 from dmnrag.errors import ConfigError, QueryError
+from dmnrag.grounding import GroundedStream, citations_of, defuse
+from dmnrag.grounding.citations import CitationFilter
 from dmnrag.index import Index
 from dmnrag.index.build import UNTRAINED
 from dmnrag.index.labels import parse_domain, resolve_domain
@@ -24,7 +27,7 @@ from dmnrag.methods import Method
 from dmnrag.prompts import Template, build_prompt, load_template
 from dmnrag.protocols import Encoder, Generator, Reranker
 from dmnrag.retrieval.dense import make_encoder
-from dmnrag.retrieval.layers import RetrievalSettings, Retriever
+from dmnrag.retrieval.layers import LayerHits, RetrievalSettings, Retriever
 from dmnrag.types import (
     Answer,
     Document,
@@ -38,13 +41,15 @@ from dmnrag.types import (
     Query,
 )
 
-_CITATION = re.compile(r"\[(\d{1,3})\]")
 _HAS_WORD = re.compile(r"\w")
 
 MAX_QUESTION_CHARACTERS = 20_000
 """Longer input is a document, not a question: refused instead of silently cut."""
 
 DomainGiven = str | Domain | None
+
+AUTO = "auto"
+"""As a domain: infer it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,11 @@ class Pipeline:
         return self._encoders[retriever]
 
     @property
+    def encoders(self) -> dict[str, Encoder]:
+        """Those that are loaded, by the names of their retrievers."""
+        return dict(self._encoders)
+
+    @property
     def generator(self) -> Generator:
         """The LLM.
 
@@ -203,7 +213,7 @@ class Pipeline:
     @cached_property
     def template(self) -> Template:
         """The prompt's template: as given, else the one that suits the LLM."""
-        return self._template or load_template("base" if _bare_name(self.generator) in _BASE_MODELS else "cited")
+        return self._template or default_template(self.generator)
 
     def resolve(self, domain: DomainGiven, *, allow_unknown: bool = False) -> Domain:
         """The index's domain for what a caller gave."""
@@ -212,8 +222,25 @@ class Pipeline:
         given = parse_domain(domain) if isinstance(domain, str) else domain
         return resolve_domain(given, self.index.domains, allow_unknown=allow_unknown)
 
+    def infer(self, questions: Sequence[str]) -> list[Inference]:
+        """The domain of each question, as far down as the index's model is sure; .1 ms each, safe in several threads.
+
+        Where the index has no model (`Index.domain_model`) each is abstained from, without alternatives.
+        """
+        model = self.index.domain_model
+        return [NOT_INFERRED] * len(questions) if model is None else model.infer(questions)
+
     def search(self, queries: Sequence[Query], settings: RetrievalSettings) -> list[list[Hit]]:
         """The k best documents of each question.
+
+        Raises:
+            QueryError: a question without a word, or k below 1.
+            ConfigError: the index has no such retriever.
+        """
+        return [found.hits for found in self.search_layers(queries, settings)]
+
+    def search_layers(self, queries: Sequence[Query], settings: RetrievalSettings) -> list[LayerHits]:
+        """The hits of `search` with the rankings of both layers that they came from. Costs nothing more.
 
         Raises:
             QueryError: a question without a word, or k below 1.
@@ -224,10 +251,18 @@ class Pipeline:
         name = settings.retriever or self.retriever_name(settings.use)
         if name is not None and self.index.retriever_info(name).get("domain_in_question"):
             settings = replace(settings, domain_in_dense_query=True)  # asked as it was trained
-        return self.retriever(name).retrieve(queries, settings)
+        return self.retriever(name).retrieve_layers(queries, settings)
 
-    def choose_method(self, name: str | None, domain: Domain, adapter: AdapterRecord | None = None) -> Method:
+    def choose_method(
+        self,
+        name: str | None,
+        domain: Domain,
+        adapter: AdapterRecord | None = None,
+        inferred: Inference | None = None,
+    ) -> Method:
         """The method by name, or the default for what is known of the question; an adapter's (None: own) is its own.
+
+        `inferred` tells the error why no domain is known.
 
         Raises:
             ConfigError: the method needs a domain and none is known, or it is not the adapter's.
@@ -241,26 +276,34 @@ class Pipeline:
             return methods.DEFAULT if domain else methods.BASELINE
         method = methods.find_method(name)
         if method.needs_domain and not domain:
-            known = "the index has none" if not self.index.domains else "give one with --domain"
             raise ConfigError(
-                f"method {method.name} uses the question's domain and none is known ({known}); "
+                f"method {method.name} uses the question's domain and none is known "
+                f"({self._why_unknown(inferred)}); "
                 f"or use --method {methods.BASELINE.name}"
             )
         return method
 
+    def _why_unknown(self, inferred: Inference | None) -> str:
+        if not self.index.domains:
+            return "the index has none"
+        if inferred is None or not inferred.alternatives:
+            return "give one with --domain"
+        return f"{abstention_text(inferred)}; give one with --domain"
+
     def ask(
         self,
         question: str,
-        domain: DomainGiven = None,
+        domain: DomainGiven = AUTO,
         *,
         method: str | None = None,
         settings: AskSettings | None = None,
         allow_unknown_domain: bool = False,
     ) -> Answer:
-        """Answer one question."""
-        resolved = self.resolve(domain, allow_unknown=allow_unknown_domain)
-        query = Query("1", question, resolved)
-        return self.ask_all([query], self.choose_method(method, resolved), settings)[0]
+        """Answer one question; its domain is inferred (`AUTO`), named, or None: none."""
+        [inferred] = self.infer([question]) if domain == AUTO else [None]
+        resolved = self.resolve(domain, allow_unknown=allow_unknown_domain) if inferred is None else inferred.domain
+        chosen = self.choose_method(method, resolved, inferred=inferred)
+        return self.ask_all([Query("1", question, resolved)], chosen, settings)[0]
 
     def ask_all(
         self,
@@ -269,7 +312,7 @@ class Pipeline:
         settings: AskSettings | None = None,
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> list[Answer]:
-        """Answer many questions with one method; retrieval and generation go in batches."""
+        """Answer many questions with one method; retrieval and generation go in batches. Texts are the LLM's own."""
         settings = settings or self.default_settings
         started = time.perf_counter()
         rankings = self.search(queries, self.retrieval_settings(method, settings))
@@ -296,19 +339,25 @@ class Pipeline:
         settings: AskSettings | None = None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[str | Answer]:
-        """Pieces of the answer as they come, then the whole `Answer`."""
+        """Pieces of the answer as a client may see them (`dmnrag.grounding`), then the whole `Answer`."""
         settings = settings or self.default_settings
         started = time.perf_counter()
         hits = self.search([query], self.retrieval_settings(method, settings))[0]
         timings = {"retrieval": _milliseconds_since(started)}
         prompt = self.prompt(query, hits, method, settings)
         started = time.perf_counter()
-        for piece in self.generator.stream(prompt, settings.generation, cancelled):
+        grounding = GroundedStream(
+            prompt.excerpts, secret=self.template.system_text, fence=self.template.fence, question=query.text
+        )
+        pieces = self.generator.stream(prompt, settings.generation, lambda: cancelled() or grounding.withheld)
+        for piece in pieces:
+            shown = grounding.close() if isinstance(piece, Generation) else grounding.feed(piece)
+            yield from (text for text in shown if isinstance(text, str))
             if isinstance(piece, Generation):
                 timings["generation"] = _milliseconds_since(started)
-                yield self._answer(query, hits, prompt, piece, method, timings)
-            else:
-                yield piece
+                answer = self._answer(query, hits, prompt, replace(piece, text=grounding.text), method, timings)
+                spans = tuple((span.start, span.end) for span in grounding.unsupported)
+                yield replace(answer, unsupported=spans, withheld=grounding.withheld)
 
     def retrieval_settings(self, method: Method, settings: AskSettings) -> RetrievalSettings:
         """Retrieval as the method has it: the domain acts in the first layer or does not."""
@@ -322,6 +371,8 @@ class Pipeline:
             PromptTooLongError: the question alone does not fit.
         """
         documents: list[Document] = self.index.documents([hit.doc_id for hit in hits])
+        if self.template.fence:  # the paper's prompt stays exactly as it is
+            documents = [defuse(document, self.template.fence) for document in documents]
         context = self.generator.context_tokens
         budget = None if context is None else context - settings.generation.max_tokens
         return build_prompt(
@@ -342,8 +393,8 @@ class Pipeline:
         method: Method,
         timings_ms: dict[str, float],
     ) -> Answer:
-        numbers = {excerpt.number for excerpt in prompt.excerpts}
-        cited = dict.fromkeys(int(n) for n in _CITATION.findall(generation.text))
+        citations = CitationFilter({excerpt.number for excerpt in prompt.excerpts})
+        cited = citations_of(citations.feed(generation.text) + citations.close())
         return Answer(
             text=generation.text,
             hits=tuple(hits),
@@ -351,15 +402,30 @@ class Pipeline:
             prompt=prompt,
             method=method.name,
             llm=self.generator.name,
-            citations=tuple(n for n in cited if n in numbers),
+            citations=cited,
             finish_reason=generation.finish_reason,
             usage=generation.usage,
             timings_ms=timings_ms,
         )
 
 
+NOT_INFERRED = Inference((), 0.0, True, ())
+"""Of a question where there is no model to infer a domain with."""
+
+
+def abstention_text(inferred: Inference) -> str:
+    """Why no domain is given, for people."""
+    likeliest = ", ".join(f"{label} {100 * probability:.0f} %" for label, probability in inferred.alternatives[:3])
+    return f"no domain is probable enough (likeliest: {likeliest})"
+
+
 _BASE_MODELS = frozenset({"builtin"})
 """LLMs without instruction tuning: they continue a text rather than follow an instruction."""
+
+
+def default_template(generator: Generator) -> Template:
+    """The template that suits an LLM."""
+    return load_template("base" if _bare_name(generator) in _BASE_MODELS else "cited")
 
 
 def _bare_name(generator: Generator) -> str:

@@ -180,6 +180,10 @@ class Answer:
     refused: bool = False
     citations: tuple[int, ...] = ()
     """Source numbers that the text refers to, each the number of an excerpt in the prompt."""
+    unsupported: tuple[tuple[int, int], ...] = ()
+    """Characters `start` to `end` of each sentence that no excerpt supports; of streamed answers."""
+    withheld: bool = False
+    """The text was cut because it gave away the prompt; of streamed answers."""
     finish_reason: FinishReason = "stop"
     usage: Usage = Usage(0, 0)
     timings_ms: Mapping[str, float] = field(default_factory=dict)

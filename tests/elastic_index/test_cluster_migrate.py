@@ -96,7 +96,7 @@ def test_there_and_back_again_everything_is_the_same(
             for name in ("base", "joint"):
                 np.testing.assert_array_equal(row.vectors[name], other_rows[doc_id].vectors[name])
     assert sorted(path.name for path in (place.folder / "generations" / "000005").iterdir()) == [
-        "dense", "documents-000.parquet", "examples.jsonl", "manifest.json", "sparse",
+        "dense", "documents-000.parquet", "domain", "examples.jsonl", "manifest.json", "sparse",
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from dmnrag._io import write_jsonl_atomic
 from dmnrag.errors import ConfigError
 from dmnrag.index import generations
 from dmnrag.index.cluster_writer import ClusterTarget
+from dmnrag.index.domain_learning import learn_domains
 from dmnrag.index.held_out import example_to_dict
 from dmnrag.index.manifest import ClusterPart, Manifest, library_versions
 from dmnrag.index.models import UNTRAINED
@@ -38,7 +39,7 @@ class BuildReport:
     """Where in a cluster it is; None: in the folder."""
 
 
-def build_index(
+def build_index(  # noqa: PLR0913 - one place for whatever an index is made of
     folder: Path,
     documents: Iterable[Document],
     settings: IndexSettings,
@@ -47,6 +48,7 @@ def build_index(
     source: dict[str, Any] | None = None,
     encoder: Encoder | None = None,
     target: ClusterTarget | None = None,
+    with_domain_model: bool = True,
     on_progress: Progress = no_progress,
 ) -> BuildReport:
     """Build a new generation from all documents and make it the current one.
@@ -59,6 +61,7 @@ def build_index(
         source: where the documents came from, kept in the manifest.
         encoder: needed exactly when `settings.dense` is given.
         target: the cluster that is to hold documents, postings and vectors; None keeps them in the folder.
+        with_domain_model: learn to infer domains, where documents have some; see `domain_learning` for the cost.
         on_progress: called as the build goes on.
 
     Raises:
@@ -71,21 +74,22 @@ def build_index(
     with generations.stage_generation(folder) as stage, open_writer(stage, settings, target, on_progress) as writer:
         written = writer.build(documents, encoder)
         write_jsonl_atomic(stage.path / EXAMPLES_FILE, map(example_to_dict, examples))
-        stage.commit(
-            Manifest(
-                generation=stage.number,
-                created=datetime.now(UTC).isoformat(timespec="seconds"),
-                library_versions=library_versions(),
-                settings=writer.settings.to_dict(),
-                source=source or {},
-                segments=written.segments,
-                domains=written.domains,
-                n_examples=len(examples),
-                retrievers={} if settings.dense is None else {UNTRAINED: settings.dense.to_dict()},
-                parts=stage.parts(),
-                backend=written.backend,
-            )
+        manifest = Manifest(
+            generation=stage.number,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            library_versions=library_versions(),
+            settings=writer.settings.to_dict(),
+            source=source or {},
+            segments=written.segments,
+            domains=written.domains,
+            n_examples=len(examples),
+            retrievers={} if settings.dense is None else {UNTRAINED: settings.dense.to_dict()},
+            parts={},
+            backend=written.backend,
         )
+        if with_domain_model:
+            learn_domains(stage.path, manifest, writer.settings, on_progress)
+        stage.commit(manifest.model_copy(update={"parts": stage.parts()}))
         generations.prune(folder)
         writer.publish(written)
     return BuildReport(stage.number, written.n_documents, written.n_long, written.backend)

@@ -11,6 +11,7 @@ from dmnrag.index import generations
 from dmnrag.index.cluster import ClusterContents
 from dmnrag.index.cluster_writer import ClusterWriter, stored_rows
 from dmnrag.index.documents import DocumentStore
+from dmnrag.index.domain_learning import renew_domain_model
 from dmnrag.index.held_out import LeakGuard, example_to_dict, without_gold
 from dmnrag.index.manifest import library_versions
 from dmnrag.index.opened import Index
@@ -72,7 +73,7 @@ class ClusterUpdate:
                 n_added=len(added),
                 removed=[*gone, *replaced],
             )
-        self._commit(written, sorted(gone.keys() - set(added)))
+        self._commit(written, sorted(gone.keys() - set(added)), len(gone) + len(added))
         generations.prune(self._index.folder)
         self._writer.publish(written)
         n_documents, left_out = written.n_documents, tuple(self._guard.left_out)
@@ -97,20 +98,19 @@ class ClusterUpdate:
         counts.update(document.domain for document in added or ())
         return order_domains(counts)
 
-    def _commit(self, written: Written, removed: Collection[str]) -> None:
+    def _commit(self, written: Written, removed: Collection[str], n_changed: int) -> None:
         examples = without_gold(self._index.examples, removed)
         write_jsonl_atomic(self._stage.path / EXAMPLES_FILE, map(example_to_dict, examples))
-        self._stage.commit(
-            self._index.manifest.model_copy(
-                update={
-                    "generation": self._stage.number,
-                    "created": datetime.now(UTC).isoformat(timespec="seconds"),
-                    "library_versions": library_versions(),
-                    "source": joined_source(self._index.manifest.source, self._files),
-                    "segments": written.segments,
-                    "domains": written.domains,
-                    "parts": self._stage.parts(),
-                    "backend": written.backend,
-                }
-            )
+        manifest = self._index.manifest.model_copy(
+            update={
+                "generation": self._stage.number,
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "library_versions": library_versions(),
+                "source": joined_source(self._index.manifest.source, self._files),
+                "segments": written.segments,
+                "domains": written.domains,
+                "backend": written.backend,
+            }
         )
+        renew_domain_model(self._stage, self._index, manifest, n_changed, self._on_progress)
+        self._stage.commit(manifest.model_copy(update={"parts": self._stage.parts()}))

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from dmnrag._io import write_jsonl_atomic
 from dmnrag.index import generations
 from dmnrag.index.documents import DocumentStore, write_documents
+from dmnrag.index.domain import is_domain_part
+from dmnrag.index.domain_learning import renew_domain_model
 from dmnrag.index.embedded import EmbeddedContents
 from dmnrag.index.held_out import LeakGuard, example_to_dict, without_gold
 from dmnrag.index.manifest import Segment, library_versions
@@ -88,7 +90,7 @@ class EmbeddedUpdate:
         refuse_nothing(n_added + n_removed, sum(int(piece.live.sum()) for piece in pieces), self._guard)
         pieces = self._join([piece for piece in pieces if piece.live.any()])
         self._store(pieces)
-        self._commit(pieces)
+        self._commit(pieces, n_added + n_removed)
         generations.prune(self._index.folder)
         n_documents = sum(int(piece.live.sum()) for piece in pieces)
         left_out = tuple(self._guard.left_out)
@@ -194,28 +196,29 @@ class EmbeddedUpdate:
             if not piece.live.all():
                 save_array(removed_file(self._stage.path, piece.name), np.flatnonzero(~piece.live))
 
-    def _commit(self, pieces: list[_Piece]) -> None:
+    def _commit(self, pieces: list[_Piece], n_changed: int) -> None:
         store = DocumentStore([document_file(self._stage.path, piece.name) for piece in pieces])
         live = np.concatenate([piece.live for piece in pieces])
-        self._stage.commit(
-            self._index.manifest.model_copy(
-                update={
-                    "generation": self._stage.number,
-                    "created": datetime.now(UTC).isoformat(timespec="seconds"),
-                    "library_versions": library_versions(),
-                    "source": joined_source(self._index.manifest.source, self._files),
-                    "segments": [
-                        Segment(name=p.name, n_documents=len(p.live), n_removed=int((~p.live).sum())) for p in pieces
-                    ],
-                    "domains": count_domains(store.column("domain"), live),
-                    "parts": self._stage.parts(),
-                }
-            )
+        manifest = self._index.manifest.model_copy(
+            update={
+                "generation": self._stage.number,
+                "created": datetime.now(UTC).isoformat(timespec="seconds"),
+                "library_versions": library_versions(),
+                "source": joined_source(self._index.manifest.source, self._files),
+                "segments": [
+                    Segment(name=p.name, n_documents=len(p.live), n_removed=int((~p.live).sum())) for p in pieces
+                ],
+                "domains": count_domains(store.column("domain"), live),
+            }
         )
+        renew_domain_model(self._stage, self._index, manifest, n_changed, self._on_progress)
+        self._stage.commit(manifest.model_copy(update={"parts": self._stage.parts()}))
 
 
 def _is_kept(part: str, segments: set[str]) -> bool:
-    """Whether a former generation's file belongs to a segment that stays, or to none."""
+    """Whether a former generation's file belongs to a segment that stays, or to none; the domain model is renewed."""
+    if is_domain_part(part):
+        return False
     top, _, rest = part.partition("/")
     if top == "sparse":
         return rest.split("/")[0] in segments

@@ -16,6 +16,7 @@ import numpy as np
 from dmnrag.errors import ConfigError, IndexFolderError
 from dmnrag.index import generations
 from dmnrag.index.cluster_writer import ClusterTarget
+from dmnrag.index.domain import is_domain_part
 from dmnrag.index.manifest import ClusterPart, library_versions
 from dmnrag.index.opened import Index, open_contents
 from dmnrag.index.parts import EXAMPLES_FILE
@@ -55,7 +56,7 @@ def migrate_index(folder: Path, target: ClusterTarget | None, *, on_progress: Pr
                 sent.pass_through(contents.rows()), index.manifest.retrievers, contents.dimensions(), index.n_documents
             )
             former = generations.generation_folder(folder, index.manifest.generation)
-            stage.link(former, index.manifest.parts, lambda part: part == EXAMPLES_FILE)
+            stage.link(former, index.manifest.parts, lambda part: part == EXAMPLES_FILE or is_domain_part(part))
             manifest = index.manifest.model_copy(
                 update={
                     "generation": stage.number,

@@ -10,10 +10,12 @@ from types import TracebackType
 from typing import Any
 
 from dmnrag._io import describe_os_error, read_jsonl
+from dmnrag.domain import DomainModel
 from dmnrag.errors import ConfigError, DataError, DmnragError, IndexDamagedError, IndexFolderError
 from dmnrag.index import generations
 from dmnrag.index.cluster import ClusterContents
 from dmnrag.index.contents import Contents
+from dmnrag.index.domain import lacks_domain_model, read_domain_model
 from dmnrag.index.embedded import EmbeddedContents
 from dmnrag.index.held_out import example_from_dict
 from dmnrag.index.manifest import Manifest, check_parts
@@ -163,6 +165,24 @@ class Index:
     def passages(self, doc_ids: Sequence[str]) -> list[str]:
         """What a reranker reads of each document."""
         return [searchable_text(d, self.settings.indexed_text) for d in self.documents(doc_ids)]
+
+    @cached_property
+    def domain_model(self) -> DomainModel | None:
+        """What infers the domain of a question; None: no domain to learn, or an older index (`lacks_domain_model`).
+
+        Read at the first use, in 10 ms. Safe to use from several threads: those that come first at once may each read
+        it, and get equal models that nobody changes.
+
+        Raises:
+            IndexDamagedError: a file of it cannot be used.
+            IndexVersionError: written by a newer release.
+        """
+        return read_domain_model(self._generation, self.manifest.parts)
+
+    @property
+    def lacks_domain_model(self) -> bool:
+        """Whether there are domains to learn and no model of them; `upgrade_index` adds it."""
+        return lacks_domain_model(self.manifest, self.settings)
 
     @cached_property
     def examples(self) -> list[Example]:

@@ -1,4 +1,4 @@
-"""An index of an older format to the one that this release reads, step by step.
+"""An index of an older format to the one that this release reads, step by step; a domain model to one that lacks it.
 
 A step brings a generation from version n to n + 1. It gets a folder that holds every file of the
 former generation, and the manifest as plain JSON, and gives back the manifest of the next version.
@@ -21,7 +21,11 @@ from pydantic import ValidationError
 from dmnrag.errors import IndexDamagedError, IndexVersionError
 from dmnrag.index import generations
 from dmnrag.index import manifest as manifest_file
+from dmnrag.index.domain import lacks_domain_model
+from dmnrag.index.domain_learning import learn_domains
 from dmnrag.index.manifest import Manifest, Part, check_parts, library_versions
+from dmnrag.index.opened import read_settings
+from dmnrag.index.writing import Progress, no_progress
 
 Step = Callable[[Path, dict[str, Any]], dict[str, Any]]
 """(folder of the new generation, manifest of version n) -> manifest of version n + 1."""
@@ -38,10 +42,14 @@ class UpgradeReport:
     to_version: int
     generation: int
     """The generation in use afterwards; the same as before where nothing was to be done."""
+    domain_model: bool = False
+    """Whether it got a domain model, which an older release had not made."""
 
 
-def upgrade_index(folder: Path) -> UpgradeReport:
+def upgrade_index(folder: Path, *, on_progress: Progress = no_progress) -> UpgradeReport:
     """Bring the current generation to this release's format, as a new generation; the former one stays beside it.
+
+    One whose documents have domains and that has no domain model gets one.
 
     Raises:
         IndexMissingError: there is no index.
@@ -49,8 +57,8 @@ def upgrade_index(folder: Path) -> UpgradeReport:
         IndexVersionError: a newer format, or an older one that no step starts from.
         IndexLockedError: another process writes there.
     """
-    number, _, content = _read_current(folder)
-    if content["format_version"] == manifest_file.FORMAT_VERSION:
+    number, former, content = _read_current(folder)
+    if content["format_version"] == manifest_file.FORMAT_VERSION and not _lacks_domain_model(folder, former):
         return UpgradeReport(manifest_file.FORMAT_VERSION, manifest_file.FORMAT_VERSION, number)
     with generations.stage_generation(folder) as stage:
         # Read again: only now nobody else can make a new generation.
@@ -61,9 +69,14 @@ def upgrade_index(folder: Path) -> UpgradeReport:
             raise IndexDamagedError(f"the manifest of {former} lists no parts ({error}); restore it") from error
         check_parts(former, parts, hashes=True)
         stage.link(former, parts, lambda _: True)
-        _commit(stage, former, _run_steps(stage.path, content))
+        learnt = _commit(stage, former, _run_steps(stage.path, content), on_progress)
         generations.prune(folder)
-        return UpgradeReport(content["format_version"], manifest_file.FORMAT_VERSION, stage.number)
+        return UpgradeReport(content["format_version"], manifest_file.FORMAT_VERSION, stage.number, learnt)
+
+
+def _lacks_domain_model(folder: Path, generation: Path) -> bool:
+    manifest = Manifest.load(generation)
+    return lacks_domain_model(manifest, read_settings(manifest, folder))
 
 
 def _read_current(folder: Path) -> tuple[int, Path, dict[str, Any]]:
@@ -86,8 +99,12 @@ def _run_steps(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _commit(stage: generations.Staging, former: Path, content: dict[str, Any]) -> None:
-    """Make the changed generation the current one; hashes of files that no step replaced are known."""
+def _commit(stage: generations.Staging, former: Path, content: dict[str, Any], on_progress: Progress) -> bool:
+    """Make the changed generation the current one; hashes of files that no step replaced are known.
+
+    Returns:
+        Whether it got a domain model.
+    """
     stage.linked = {
         name: part
         for name, part in stage.linked.items()
@@ -103,4 +120,9 @@ def _commit(stage: generations.Staging, former: Path, content: dict[str, Any]) -
         manifest = Manifest.model_validate(values)
     except ValidationError as error:
         raise IndexVersionError(f"the upgrade of {former} gave no manifest of this release: {error}") from error
+    lacks = lacks_domain_model(manifest, settings := read_settings(manifest, stage.index))
+    if lacks:
+        learn_domains(stage.path, manifest, settings, on_progress)
+        manifest = manifest.model_copy(update={"parts": stage.parts()})
     stage.commit(manifest)
+    return lacks

@@ -12,7 +12,7 @@ Scores of different layers cannot be compared.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal
 
@@ -36,6 +36,8 @@ class RetrievalSettings:
     """How the domain acts in the first layer."""
     domain_filter: bool = False
     """Only documents of the query's domain; a query without one is not filtered."""
+    only: Domain | None = None
+    """Only documents that carry one of these labels, whatever the query's domain is; None: all."""
     retriever: str | None = None
     """Which of an index's second layers; None: the one that belongs to `use`. Whoever holds the index chooses."""
     domain_in_dense_query: bool = False
@@ -52,6 +54,8 @@ class RetrievalSettings:
             raise QueryError(f"k is {self.k}: allowed are whole numbers from 1")
         if self.candidates < 1:
             raise ConfigError(f"candidates is {self.candidates}: allowed are whole numbers from 1")
+        if self.domain_filter and self.only is not None:
+            raise ConfigError("domain_filter and only are two filters for the same thing: give one of them")
         if self.layer not in LAYERS:
             close = get_close_matches(str(self.layer), LAYERS, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -61,6 +65,18 @@ class RetrievalSettings:
     def depth(self) -> int:
         """Candidates taken where more than the hits are needed."""
         return max(self.k, self.candidates)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerHits:
+    """What a query found, and what each layer had to say of it."""
+
+    hits: list[Hit]
+    """The result, at most k."""
+    sparse: list[Hit]
+    """The first layer's ranking as deep as it was needed, at least what `hits` took of it; empty for layer `dense`."""
+    dense: list[Hit]
+    """The second layer's, of the first layer's documents for `cascade`; empty for layer `sparse`."""
 
 
 class Retriever:
@@ -107,27 +123,44 @@ class Retriever:
         Raises:
             ConfigError: the settings need a second layer or a reranker that is not there.
         """
+        return [found.hits for found in self.retrieve_layers(queries, settings)]
+
+    def retrieve_layers(
+        self, queries: Sequence[Query], settings: RetrievalSettings = RetrievalSettings()
+    ) -> list[LayerHits]:
+        """The hits of `retrieve` with the rankings they came from. Costs nothing more.
+
+        Raises:
+            ConfigError: the settings need a second layer or a reranker that is not there.
+        """
         if settings.rerank and self._reranker is None:
             raise ConfigError("reranking was asked for without a reranker: name one (--rerank MODEL)")
         depth = settings.depth if settings.rerank else settings.k
-        rankings = self._layer(queries, settings, depth) if queries else []
+        found = self._layers(queries, settings, depth) if queries else []
         if not settings.rerank:
-            return rankings
-        return [self._rerank(query, hits, settings.k) for query, hits in zip(queries, rankings, strict=True)]
+            return found
+        return [
+            replace(layers, hits=self._rerank(query, layers.hits, settings.k))
+            for query, layers in zip(queries, found, strict=True)
+        ]
 
-    def _layer(self, queries: Sequence[Query], settings: RetrievalSettings, k: int) -> list[list[Hit]]:
+    def _layers(self, queries: Sequence[Query], settings: RetrievalSettings, k: int) -> list[LayerHits]:
         if settings.layer == "sparse":
-            return self._search_sparse(queries, settings, k)
+            return [LayerHits(hits, hits, []) for hits in self._search_sparse(queries, settings, k)]
         dense = self._second_layer(settings.layer)
         vectors = self._encode(queries, settings)
         allowed = self._filters(queries, settings)
         if settings.layer == "dense":
-            return dense.search(vectors, k, allowed=allowed)
+            return [LayerHits(hits, [], hits) for hits in dense.search(vectors, k, allowed=allowed)]
         first = self._search_sparse(queries, settings, settings.depth)
         if settings.layer == "cascade":
-            return dense.rescore(vectors, [[hit.doc_id for hit in hits] for hits in first], k)
+            second = dense.rescore(vectors, [[hit.doc_id for hit in hits] for hits in first], k)
+            return [LayerHits(hits, sparse, hits) for sparse, hits in zip(first, second, strict=True)]
         second = dense.search(vectors, settings.depth, allowed=allowed)
-        return [reciprocal_rank_fusion(pair, k, settings.rrf_constant) for pair in zip(first, second, strict=True)]
+        return [
+            LayerHits(reciprocal_rank_fusion(pair, k, settings.rrf_constant), *pair)
+            for pair in zip(first, second, strict=True)
+        ]
 
     def _search_sparse(self, queries: Sequence[Query], settings: RetrievalSettings, k: int) -> list[list[Hit]]:
         return self._sparse.search(queries, k, use=settings.use, allowed=self._filters(queries, settings))
@@ -150,6 +183,8 @@ class Retriever:
         )
 
     def _filters(self, queries: Sequence[Query], settings: RetrievalSettings) -> list[Domain | None] | None:
+        if settings.only is not None:
+            return [settings.only] * len(queries)
         if not settings.domain_filter:
             return None
         return [self._labels(query.domain) if query.domain else None for query in queries]
