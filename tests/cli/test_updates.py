@@ -170,7 +170,7 @@ def test_info_shows_disk_use_former_generations_and_segments(run_cli: RunCli, in
 def test_upgrade_says_that_an_index_is_current(run_cli: RunCli, index: Path) -> None:
     assert "index format 1, the current one; nothing was to be done" in run_cli("upgrade", index).out
     found = json.loads(run_cli("upgrade", index, "--json").out)
-    assert found == {"from_version": 1, "to_version": 1, "generation": 1}
+    assert found == {"from_version": 1, "to_version": 1, "generation": 1, "domain_model": False}
 
 
 def test_upgrade_of_an_older_format_says_what_it_did(

@@ -52,6 +52,8 @@ def demo(
     typer.echo(f"\nWritten to {folder}: index/ and figures.json. Ask it something:")
     query = found.shown[0][0].query
     typer.echo(f"  {_program()} ask {folder / 'index'} '{query.text}' --domain {query.domain[-1]} --llm builtin")
+    typer.echo("or open the web page:")
+    typer.echo(f"  {_program()} serve {folder / 'index'} --llm builtin")
 
 
 def _program() -> str:

@@ -32,6 +32,7 @@ _EXTRAS = {
     "elastic": ("elasticsearch",),
     "report": ("jinja2", "krippendorff", "matplotlib", "sklearn"),
     "zh": ("opencc",),
+    "serve": ("fastapi", "uvicorn", "prometheus_client", "gradio"),
 }
 """Optional parts and the modules they need."""
 

@@ -14,6 +14,9 @@ from dmnrag.index.cluster import ClusterContents
 from dmnrag.index.models import FILES, INFO
 from dmnrag.retrieval.elastic import cluster_usage
 
+_SHOWN_DOMAINS = 30
+"""Of sets there can be hundreds of combinations; --json has all."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -51,11 +54,25 @@ def summarise(index: Index) -> dict[str, Any]:
         "disk": asdict(disk_usage(index.folder)),
         "lock_holder": lock_holder(index.folder),
         "domains": [{"domain": labels, "documents": count} for labels, count in manifest.domains],
+        "domain_model": _domain_model(index),
         "retrievers": {name: _without_files(entry) for name, entry in manifest.retrievers.items()},
         "settings": manifest.settings,
         "source": manifest.source,
         "library_versions": manifest.library_versions,
         **({} if manifest.backend is None else {"backend": _backend(index)}),
+    }
+
+
+def _domain_model(index: Index) -> dict[str, Any] | None:
+    """What infers domains, and how good it was on held-out thirds of the documents."""
+    model = index.domain_model
+    if model is None:
+        return None
+    return {
+        "labels": len(model.labels),
+        "documents": model.n_documents,
+        "threshold": model.settings.threshold,
+        "held_out": asdict(model.held_out),
     }
 
 
@@ -69,6 +86,7 @@ def _backend(index: Index) -> dict[str, Any]:
 
 def _text(summary: dict[str, Any]) -> str:
     settings = summary["settings"]
+    any_domain = any(entry["domain"] for entry in summary["domains"])
     retrievers = "; ".join(_retriever_text(name, entry) for name, entry in summary["retrievers"].items()) or "none"
     facts = [
         ("documents", f"{summary['documents']:,}"),
@@ -83,13 +101,31 @@ def _text(summary: dict[str, Any]) -> str:
             f"k1 {settings['bm25']['k1']}, b {settings['bm25']['b']}",
         ),
         ("second layer", retrievers),
+        *([("domain inference", _inference_text(summary["domain_model"]))] if any_domain else []),
     ]
     if "backend" in summary:
         facts += _cluster_facts(summary["backend"])
     if summary["lock_holder"] is not None:
         facts.append(("being written by", summary["lock_holder"]))
-    domains = [(domain_text(tuple(d["domain"])), f"{d['documents']:,}") for d in summary["domains"]]
-    return table_text(("index", ""), facts) + "\n\n" + table_text(("domain", "documents"), domains)
+    return table_text(("index", ""), facts) + "\n\n" + _domains_text(summary["domains"])
+
+
+def _inference_text(model: dict[str, Any] | None) -> str:
+    if model is None:
+        return "none: no domain stands on enough documents, or an older release built it (dmnrag upgrade adds it)"
+    found = model["held_out"]
+    return (
+        f"{model['labels']:,} labels; on {found['n']:,} held-out questions the likeliest is right in "
+        f"{100 * found['accuracy']:.1f} %; {100 * found['coverage']:.1f} % get a domain, "
+        f"{100 * found['covered_accuracy']:.1f} % of these the right one"
+    )
+
+
+def _domains_text(domains: list[dict[str, Any]]) -> str:
+    shown = [(domain_text(tuple(d["domain"])), f"{d['documents']:,}") for d in domains[:_SHOWN_DOMAINS]]
+    more = len(domains) - len(shown)
+    rest = f"\nand {more:,} rarer ones (--json has all)" if more else ""
+    return table_text(("domain", "documents"), shown) + rest
 
 
 def _cluster_facts(backend: dict[str, Any]) -> list[tuple[str, str]]:

@@ -14,12 +14,15 @@ from dmnrag._io import describe_os_error
 from dmnrag.cli import (
     add,
     ask,
+    bundle,
+    calibrate,
     convert_llm,
     demo,
     doctor,
     evaluate,
     experiment,
     export,
+    feedback,
     finetune,
     index,
     info,
@@ -29,6 +32,7 @@ from dmnrag.cli import (
     rollback,
     score,
     search,
+    serve,
     train,
     upgrade,
 )
@@ -46,8 +50,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    demo, index, add, remove, train, finetune, info, search, ask, evaluate, score, experiment, report, export,
-    convert_llm, upgrade, migrate, rollback, doctor,
+    demo, index, add, remove, train, finetune, calibrate, info, search, ask, serve, feedback, evaluate, score,
+    experiment, report, export, convert_llm, upgrade, migrate, rollback, bundle, doctor,
 ):  # fmt: skip
     command.register(app)
 

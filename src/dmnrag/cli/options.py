@@ -12,7 +12,18 @@ IndexFolder = Annotated[Path, typer.Argument(help="Index folder made by `dmnrag 
 Question = Annotated[str, typer.Argument(help="The question.", metavar="QUESTION")]
 DomainOption = Annotated[
     str | None,
-    typer.Option("--domain", help="Domain labels, general to specific: 内科,心血管内科. 'none': no domain."),
+    typer.Option(
+        "--domain",
+        help="Domain labels, general to specific: 内科,心血管内科. 'auto': infer it; 'none': no domain.",
+    ),
+]
+AskedDomain = Annotated[
+    str,
+    typer.Option(
+        "--domain",
+        help="Domain labels, general to specific: 内科,心血管内科. 'auto': infer it, and do without where none is "
+        "probable enough; 'none': no domain.",
+    ),
 ]
 AllowUnknown = Annotated[
     bool, typer.Option("--allow-unknown-domain", help="Take a domain that no document carries as it is.")
@@ -42,9 +53,21 @@ RetrieverOption = Annotated[
 ]
 RerankOption = Annotated[str | None, typer.Option("--rerank", help="Cross-encoder, a name or folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+AnswerAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--answer-anyway",
+        "--no-refusal",
+        help="Ask the LLM even where the evidence is judged too weak (see `dmnrag calibrate`).",
+    ),
+]
 LlmOption = Annotated[
     str | None,
-    typer.Option("--llm", help="builtin, openai:MODEL@http://HOST:PORT/v1, a transformers name or folder, fake."),
+    typer.Option(
+        "--llm",
+        help="builtin, openai:MODEL@http://HOST:PORT/v1, a transformers name or folder, fake. A local one may name its "
+        "precision: builtin:int8.",
+    ),
 ]
 MethodOption = Annotated[
     str | None,
@@ -86,11 +109,6 @@ def parse_layer(name: str) -> Layer | None:
     if name.lower() not in get_args(Layer):
         raise ConfigError(f"--layer {name!r}: allowed are {', '.join(LAYERS)}")
     return cast(Layer, name.lower())
-
-
-def domain_given(text: str | None) -> str | None:
-    """What the domain option means: 'none' and nothing are the same."""
-    return None if text is None or text.lower() == "none" else text
 
 
 def split_columns(text: str | None) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dmnrag.domain import Inference
 from dmnrag.types import Answer, Document, Domain, Hit
 
 _SHOWN_CHARACTERS = 160
@@ -25,27 +26,46 @@ def hit_to_dict(hit: Hit, document: Document) -> dict[str, Any]:
 
 
 def search_to_dict(
-    question: str, domain: Domain, layer: str, hits: Sequence[Hit], documents: Sequence[Document]
+    question: str,
+    domain: Domain,
+    layer: str,
+    hits: Sequence[Hit],
+    documents: Sequence[Document],
+    inferred: Inference | None = None,
 ) -> dict[str, Any]:
-    """The documented shape of `search --json`."""
+    """The documented shape of `search --json`; `inferred` only where the domain was."""
     return {
         "question": question,
         "domain": list(domain),
+        **({} if inferred is None else {"inferred": inferred_to_dict(inferred)}),
         "layer": layer,
         "hits": [hit_to_dict(h, d) for h, d in zip(hits, documents, strict=True)],
     }
 
 
-def answer_to_dict(question: str, layer: str, answer: Answer, documents: Sequence[Document]) -> dict[str, Any]:
+def inferred_to_dict(inferred: Inference) -> dict[str, Any]:
+    """The documented shape of an inference; the domain itself stands beside it."""
+    return {
+        "probability": inferred.probability,
+        "abstained": inferred.abstained,
+        "alternatives": [list(alternative) for alternative in inferred.alternatives],
+    }
+
+
+def answer_to_dict(
+    question: str, layer: str, answer: Answer, documents: Sequence[Document], inferred: Inference | None = None
+) -> dict[str, Any]:
     """The documented shape of `ask --json`."""
     prompt = f"{answer.prompt.system}\n\n{answer.prompt.user}" if answer.prompt.system else answer.prompt.user
     return {
-        **search_to_dict(question, answer.domain, layer, answer.hits, documents),
+        **search_to_dict(question, answer.domain, layer, answer.hits, documents, inferred),
         "method": answer.method,
         "llm": answer.llm,
         "answer": answer.text,
         "prompt": prompt,
         "citations": list(answer.citations),
+        "unsupported": [list(span) for span in answer.unsupported],
+        "withheld": answer.withheld,
         "finish_reason": answer.finish_reason,
         "usage": {
             "prompt_tokens": answer.usage.prompt_tokens,

@@ -7,6 +7,7 @@ import typer
 
 from dmnrag.cli import options as o
 from dmnrag.cli.console import print_json, talk
+from dmnrag.cli.inferring import Asked, tell_inferred, with_domains
 from dmnrag.cli.render import hits_text, search_to_dict
 from dmnrag.data import read_queries
 from dmnrag.data.exchange import write_run
@@ -50,27 +51,20 @@ def search(
     if run is not None and queries is not None:
         _check_target(run, queries)
     pipeline = open_pipeline(folder, rerank)
-    asked = [Query("1", question or "")] if queries is None else read_queries(queries)
-    given = o.domain_given(domain)
-    asked = [
-        Query(
-            q.query_id,
-            q.text,
-            pipeline.resolve(q.domain or None if domain is None else given, allow_unknown=allow_unknown_domain),
-        )
-        for q in asked
-    ]
+    given = [Query("1", question or "")] if queries is None else read_queries(queries)
+    asked = with_domains(pipeline, given, domain, allow_unknown=allow_unknown_domain)
+    tell_inferred(asked)
     settings = retrieval_settings(
         pipeline, layer, k, candidates, domain_filter, domain_weight, retriever, rerank is not None
     )
-    rankings = pipeline.search(asked, settings)
+    rankings = pipeline.search([one.query for one in asked], settings)
     if run is not None:
-        write_run(run, {q.query_id: hits for q, hits in zip(asked, rankings, strict=True)}, settings.layer)
+        write_run(run, {one.query.query_id: hits for one, hits in zip(asked, rankings, strict=True)}, settings.layer)
         talk(f"wrote {sum(map(len, rankings)):,} lines to {run}")
-    for query, hits in zip(asked, rankings, strict=True):
+    for one, hits in zip(asked, rankings, strict=True):
         _show(
             pipeline,
-            query,
+            one,
             hits,
             settings.layer,
             as_json=as_json,
@@ -88,11 +82,11 @@ def _check_target(run: Path, queries: Path) -> None:
 
 
 def _show(
-    pipeline: Pipeline, query: Query, hits: list[Hit], layer: str, *, as_json: bool, many: bool, quiet: bool
+    pipeline: Pipeline, asked: Asked, hits: list[Hit], layer: str, *, as_json: bool, many: bool, quiet: bool
 ) -> None:
-    documents = pipeline.index.documents([hit.doc_id for hit in hits])
+    query, documents = asked.query, pipeline.index.documents([hit.doc_id for hit in hits])
     if as_json:
-        row = search_to_dict(query.text, query.domain, layer, hits, documents)
+        row = search_to_dict(query.text, query.domain, layer, hits, documents, asked.inferred)
         print_json({"query_id": query.query_id, **row} if many else row)
     elif not quiet:
         if many:
