@@ -14,11 +14,11 @@ import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
 from tempfile import TemporaryDirectory
 
 from dmnrag.data import ColumnMapping, read_documents, split_documents
 from dmnrag.index import Index, IndexSettings, build_index
+from dmnrag.metrics.significance import bootstrap_mean
 from dmnrag.pipeline import Pipeline
 from dmnrag.retrieval.layers import RetrievalSettings
 from dmnrag.service.events import Turn
@@ -48,7 +48,11 @@ def row(name: str, pipeline: Pipeline, examples: Sequence[Example], asked: Seque
         wanted = {hit.doc_id for hit in reference}
         overlaps.append(len(wanted & {hit.doc_id for hit in hits}) / max(1, len(wanted)))
         same.append(same_domain(pipeline, hits, example.query.domain))
-    print(f"{name:34} overlap {mean(overlaps):.3f}  same domain {mean(same):.3f}  (n = {len(overlaps)})")
+    found, domains = bootstrap_mean(overlaps), bootstrap_mean(same)
+    print(
+        f"{name:34} overlap {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]  "
+        f"same domain {domains.mean:.3f} [{domains.low:.3f}, {domains.high:.3f}]  (n = {len(overlaps)})"
+    )
 
 
 def same_domain(pipeline: Pipeline, hits: Sequence[Hit], domain: Domain) -> float:
@@ -70,7 +74,7 @@ def measure(pipeline: Pipeline, examples: Sequence[Example], show: int) -> None:
     print(f"of {len(examples)} uncut questions the rule takes {len(wrongly) / len(examples):.1%} for follow-ups")
     others = [random.Random(number).choice(examples).query.text for number in range(len(wrongly))]
     behind = [f"{other} {example.query.text}" for other, example in zip(others, wrongly, strict=True)]
-    if wrongly:
+    if len(wrongly) > 1:
         row("these behind another question", pipeline, wrongly, behind)
     for example in wrongly[:show]:
         print("  ", example.query.text)

@@ -46,7 +46,7 @@ from dmnrag.types import Generation, GenerationSettings, Prompt
 
 LLM_S = 0.05
 REPLY = "根据资料[1]，请先休息。"
-SETTINGS = ServeSettings(answer=AnswerSettings(layer="cascade"), load=LoadSettings(), trust=TrustSettings(), page=False)
+SETTINGS = ServeSettings(answer=AnswerSettings(layer="cascade"), load=LoadSettings(), trust=TrustSettings())
 MOST_WAIT_S = 1.0
 
 Ask = Callable[[str], Awaitable[bool]]
@@ -223,7 +223,7 @@ def serve(folder: Path, port: int) -> None:
 
     configure_logs(log_questions=False)
     app = create_app(Engine(folder, fake_llm(), SETTINGS), SETTINGS, KeyRing.load(None, {}))
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75)
 
 
 @contextmanager

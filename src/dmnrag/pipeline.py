@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from dmnrag import methods
 from dmnrag.domain import Inference
@@ -63,6 +64,13 @@ class AskSettings:
     """Weight of the domain's terms in joint retrieval."""
     batch_size: int = 32
     """Prompts handed to the LLM at once."""
+
+
+class Searched(NamedTuple):
+    """What was found for one question."""
+
+    hits: tuple[Hit, ...]
+    took_ms: float
 
 
 class Pipeline:
@@ -338,12 +346,15 @@ class Pipeline:
         method: Method,
         settings: AskSettings | None = None,
         cancelled: Callable[[], bool] = lambda: False,
+        searched: Searched | None = None,
     ) -> Iterator[str | Answer]:
-        """Pieces of the answer as a client may see them (`dmnrag.grounding`), then the whole `Answer`."""
+        """Pieces of the answer as a client may see them (`dmnrag.grounding`), then the whole `Answer`.
+
+        `searched` is what `search` found for the question already.
+        """
         settings = settings or self.default_settings
-        started = time.perf_counter()
-        hits = self.search([query], self.retrieval_settings(method, settings))[0]
-        timings = {"retrieval": _milliseconds_since(started)}
+        hits, searched_ms = searched or self._search_one(query, method, settings)
+        timings = {"retrieval": searched_ms}
         prompt = self.prompt(query, hits, method, settings)
         started = time.perf_counter()
         grounding = GroundedStream(
@@ -358,6 +369,11 @@ class Pipeline:
                 answer = self._answer(query, hits, prompt, replace(piece, text=grounding.text), method, timings)
                 spans = tuple((span.start, span.end) for span in grounding.unsupported)
                 yield replace(answer, unsupported=spans, withheld=grounding.withheld)
+
+    def _search_one(self, query: Query, method: Method, settings: AskSettings) -> Searched:
+        started = time.perf_counter()
+        hits = self.search([query], self.retrieval_settings(method, settings))[0]
+        return Searched(tuple(hits), _milliseconds_since(started))
 
     def retrieval_settings(self, method: Method, settings: AskSettings) -> RetrievalSettings:
         """Retrieval as the method has it: the domain acts in the first layer or does not."""

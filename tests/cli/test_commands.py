@@ -1,9 +1,16 @@
 import json
 import os
+import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli_runner import RunCli
+
+from dmnrag.cli import demo
+from dmnrag.experiments.demo import Demo
+from dmnrag.pipeline import Pipeline
+from dmnrag.types import Example, Query
 
 CSV = "\n".join(
     [
@@ -106,6 +113,27 @@ def test_evaluate_without_held_out_questions_says_how_to_get_some(folder: Path, 
     done = run_cli("evaluate", folder)
     assert done.code == 2
     assert "--test-size" in done.err
+
+
+def test_the_demo_ends_with_the_commands_that_ask_its_index_and_serve_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: RunCli
+) -> None:
+    """Without its minutes of work: what the demo computes is for the heavier tests."""
+    example = Example(Query("q1", "血压高能喝酒吗", ("内科", "心血管内科")), ("少喝。",))
+    figures = SimpleNamespace(to_dict=dict)
+    nothing = SimpleNamespace(n_documents=0, examples=(), close=lambda: None)
+    monkeypatch.setattr(demo, "prepare_index", lambda *_: nothing)
+    monkeypatch.setattr(demo, "train_demo", lambda *_: None)
+    monkeypatch.setattr(Pipeline, "open", lambda *_, **__: nothing)
+    monkeypatch.setattr(demo, "run_demo", lambda *_: Demo(figures, figures, [(example, [])]))  # type: ignore[arg-type]
+    monkeypatch.setattr(demo, "_text", lambda _: "figures")
+    out = tmp_path / "out"
+    out.mkdir()
+    done = run_cli("demo", "medical", "--out", out)
+    assert done.code == 0, done.err
+    *_, ask, _, serve = [shlex.split(line) for line in done.out.splitlines()]
+    assert ask[1:] == ["ask", str(out / "index"), "血压高能喝酒吗", "--domain", "心血管内科", "--llm", "builtin"]
+    assert serve[1:] == ["serve", str(out / "index"), "--llm", "builtin"]
 
 
 @pytest.mark.parametrize(

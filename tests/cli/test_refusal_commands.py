@@ -35,11 +35,11 @@ def test_calibrated_index_refuses_and_can_be_told_not_to(built: Path, run_cli: R
     assert refused["refused"] is True
     assert refused["evidence"]["enough"] is False
     assert refused["evidence"]["score"] < refused["evidence"]["threshold"] == calibrated["threshold"]
-    assert "evidence found is too weak" in refused["answer"]
+    assert "is not enough to answer this question" in refused["answer"]
 
     shown = run_cli("ask", built, FOREIGN, "--llm", "fake")
     assert shown.code == 0
-    assert "too weak (score 0." in shown.out
+    assert "(evidence score 0." in shown.out
     assert "--answer-anyway" in shown.err
 
     answered = json.loads(run_cli("ask", built, question, "--llm", "fake", "--json").out)

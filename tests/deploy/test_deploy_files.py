@@ -89,6 +89,7 @@ def test_image_runs_as_nobody_in_particular_and_says_whether_it_lives() -> None:
 def test_compose_files_fit_each_other_and_the_command() -> None:
     service = compose("compose.yml")
     check_command_line(service["services"]["dmnrag"]["command"])
+    assert "--store" not in service["services"]["dmnrag"]["command"]  # keeping questions is the operator's choice
     assert service["services"]["vllm"]["profiles"] == ["gpu"]
     for name in ("compose.yml", "compose.elasticsearch.yml"):
         content = compose(name)
@@ -113,6 +114,7 @@ def test_the_unit_starts_the_command_with_options_that_it_has() -> None:
     words = shlex.split(start)
     assert words[0].endswith("/bin/dmnrag")
     check_command_line(words[1:])
+    assert "--store" not in words
     variables = set(re.findall(r"\$\{(\w+)\}", start)) - {"CREDENTIALS_DIRECTORY"}
     example = (DEPLOY / "dmnrag.env.example").read_text(encoding="utf-8")
     assert variables == set(re.findall(r"^(\w+)=", example, flags=re.MULTILINE))

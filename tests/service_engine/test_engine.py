@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from engine_parts import CHILD, DOCUMENTS, HeldGenerator, events_of, parts_of, run, running, until, with_load
 
-from dmnrag.errors import ConfigError, EndpointError
+from dmnrag.errors import ConfigError, EndpointError, GenerationError
 from dmnrag.index import IndexSettings, build_index, update_index
 from dmnrag.llm.fake import FakeGenerator
 from dmnrag.service import engine as engine_module
@@ -19,7 +19,7 @@ from dmnrag.service.events import Asked, Delta, Finished, Started
 from dmnrag.service.settings import AnswerSettings, ServeSettings, TrustSettings
 from dmnrag.service.store import Store, StoreError
 from dmnrag.testing.fakes import HashEncoder
-from dmnrag.types import Document
+from dmnrag.types import Document, GenerationSettings
 
 QUESTION = "孩子能喝酒吗"
 
@@ -86,6 +86,72 @@ def test_a_fault_in_loading_is_shown_and_not_taken_for_loading(
 
     run(work())
     assert "planted" in caplog.text
+
+
+def test_a_fault_in_a_reload_is_not_the_end_of_reloads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "RETRY_S", 0.01)
+    warm, faults = engine_module.warm, iter([None, ValueError("planted"), None])
+
+    def sometimes(*arguments: object) -> None:
+        if (fault := next(faults)) is not None:
+            raise fault
+        warm(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine_module, "warm", sometimes)
+
+    async def work() -> None:
+        async with running(folder, None, with_load(reload_every_s=0.01)) as engine:
+            add_document(folder, 1)
+            await until(lambda: "planted" in engine.problem)
+            assert (engine.state, engine.gauges()["index_problem"]) == ("ready", 1)
+            await until(lambda: engine.gauges()["generation"] == 2)
+            await until(lambda: engine.problem == "")
+
+    run(work())
+
+
+def test_a_fault_in_loading_the_llm_is_not_taken_for_loading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(engine_module, "make_generator", fault)
+
+    async def work() -> None:
+        async with running(folder, "some/model") as engine:
+            assert (engine.state, engine.llm_state) == ("ready", "down")
+            assert "out of memory" in engine.problem
+
+    run(work())
+
+
+def test_a_server_that_is_not_there_yet_is_not_called_ready(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "PROBE_EVERY_S", 0.01)
+    llm = FakeGenerator(["好。"], failures={n: EndpointError("refused") for n in range(3)})
+    monkeypatch.setattr(engine_module, "make_generator", lambda *_, **__: llm)
+
+    async def work() -> None:
+        engine = Engine(folder, "openai:m@http://localhost:9/v1", ServeSettings())
+        await engine.start()
+        await until(lambda: engine.llm_state != "loading")
+        assert (engine.llm_state, engine.problem) == ("down", "refused")
+        await until(lambda: engine.llm_state == "ready")
+        await engine.stop()
+
+    run(work())
+
+
+def test_stopping_does_not_wait_for_a_probe_of_a_silent_llm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = HeldGenerator()
+    monkeypatch.setattr(engine_module, "make_generator", lambda *_, **__: llm)
+
+    async def work() -> None:
+        engine = Engine(folder, "openai:m@http://localhost:9/v1", ServeSettings())
+        await engine.start()
+        await until(lambda: llm.n_running == 1)
+        await engine.stop()
+        await until(lambda: not any(t.name.startswith("dmnrag-load") for t in threading.enumerate()))
+
+    run(work())
 
 
 def test_an_llm_that_cannot_be_loaded_is_down_and_searching_works(
@@ -235,6 +301,45 @@ def test_stopping_twice_or_before_the_start_does_no_harm(folder: Path) -> None:
         engine = Engine(folder, None, ServeSettings())
         await engine.stop()
         await engine.stop()
+
+    run(work())
+
+
+def test_what_is_remembered_is_bounded_by_its_size_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with running(folder, FakeGenerator(["好[1]。"])) as engine:
+            *_, first = await events_of(engine, QUESTION)
+            size = engine._records._n_characters
+            monkeypatch.setattr(records, "REMEMBERED_CHARACTERS", size)
+            *_, second = await events_of(engine, QUESTION)
+            assert isinstance(first, Finished)
+            assert isinstance(second, Finished)
+            assert await engine.stored(first.answer_id, "") is None
+            assert await engine.stored(second.answer_id, "") is not None
+            assert engine._records._n_characters == size
+
+    run(work())
+
+
+def test_an_answer_without_a_word_is_a_failure(folder: Path) -> None:
+    async def work() -> None:
+        async with running(folder, FakeGenerator(["<think>想</think>"])) as engine:
+            with pytest.raises(GenerationError, match="wrote nothing"):
+                await events_of(engine, QUESTION)
+
+    run(work())
+
+
+def test_a_server_that_does_not_keep_to_max_tokens_is_stopped(folder: Path) -> None:
+    class Endless(FakeGenerator):
+        def stream(self, prompt, settings, cancelled=lambda: False):  # type: ignore[no-untyped-def]
+            return super().stream(prompt, GenerationSettings(max_tokens=100_000), cancelled)
+
+    async def work() -> None:
+        async with running(folder, Endless(["好" * 50_000], context_tokens=None)) as engine:
+            _, _, finished = parts_of(await events_of(engine, Asked(QUESTION, max_tokens=10)))
+            assert finished.finish_reason == "length"
+            assert len(finished.text) < 50
 
     run(work())
 

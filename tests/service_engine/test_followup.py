@@ -1,7 +1,8 @@
 import pytest
 
 from dmnrag.service.events import Turn
-from dmnrag.service.followup import earlier_questions, is_chinese, is_follow_up, whole_question
+from dmnrag.service.followup import earlier_questions, is_follow_up, whole_question
+from dmnrag.text.characters import has_cjk
 
 COMPLETE = [
     "高血压能喝酒吗？",
@@ -83,6 +84,7 @@ def test_answers_are_never_searched_for() -> None:
 
 
 def test_a_question_is_chinese_when_it_has_a_chinese_character() -> None:
-    assert is_chinese("CT 检查")
-    assert not is_chinese("Is it dangerous?")
+    assert has_cjk("CT 检查")
+    assert has_cjk("𠮷")  # also a rare one
+    assert not has_cjk("Is it dangerous?")
     assert is_follow_up("why")

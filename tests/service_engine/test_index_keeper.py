@@ -58,7 +58,7 @@ def test_before_the_first_index_is_open_nobody_can_use_it() -> None:
         pass
     assert not keeper.refresh()
     assert (keeper.ready, keeper.problem) == (False, "there is no index")
-    with pytest.raises(NotReady, match="there is no index"), keeper.use():
+    with pytest.raises(NotReady, match="cannot be used; the operator's log says why"), keeper.use():
         pass
 
 

@@ -124,6 +124,10 @@ def test_security_headers_are_everywhere(connect: Open, path: str) -> None:
     assert "http" not in policy
     assert "*" not in policy
     assert policy.startswith("default-src 'none'" if path.startswith("/v1/") else "default-src 'self'")
+    directives = {words[0]: words[1:] for words in map(str.split, policy.split(";"))}
+    scripts = directives.get("script-src", directives["default-src"])
+    assert scripts in (["'none'"], ["'self'"])  # none inline, none made of text
+    assert not directives.keys() & {"script-src-elem", "script-src-attr"}
 
 
 def test_cors_is_off_unless_told(connect: Open) -> None:

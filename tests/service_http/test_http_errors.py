@@ -1,10 +1,23 @@
 """Every error that is raised on purpose has its status; no other gets one that hides it."""
 
+import logging
+from pathlib import Path
+
 import pytest
 from http_fake_engine import FakeEngine, Open
+from http_real_engine import DOCUMENTS
+from starlette.testclient import TestClient
 
 import dmnrag.errors as e
+from dmnrag.index import IndexSettings, build_index
+from dmnrag.service.app import create_app
+from dmnrag.service.engine import Engine
+from dmnrag.service.events import AUTO
 from dmnrag.service.faults import AnswerTimeout, NotReady, QueueFull
+from dmnrag.service.keys import KeyRing
+from dmnrag.service.page_desk import Desk, Visitor
+from dmnrag.service.page_texts import EN
+from dmnrag.service.settings import ServeSettings
 from dmnrag.service.store import StoreError
 
 SAID = [
@@ -45,6 +58,41 @@ def test_what_the_asker_can_change_is_said_to_him(connect: Open, error: Exceptio
 def test_files_and_servers_are_not(connect: Open, error: Exception, status: int, code: str) -> None:
     response = connect(FakeEngine([error])).post("/v1/search", json={"question": "头晕？"})
     assert str(error) not in response.text
+
+
+def test_a_damaged_index_is_told_to_clients_without_its_files_and_to_the_log_with_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dmnrag"), "propagate", True)
+    folder = tmp_path / "secret-place"
+    build_index(folder, DOCUMENTS, IndexSettings())
+    for manifest in folder.rglob("manifest.json"):
+        manifest.write_text("{", encoding="utf-8")
+    settings = ServeSettings()
+    engine = Engine(folder, "fake", settings)
+    with TestClient(create_app(engine, settings, KeyRing())) as client:
+        while engine.state == "loading" or engine.llm_state == "loading":
+            client.get("/healthz")
+        said = [
+            client.post("/v1/search", json={"question": "头晕？"}),
+            client.post("/v1/answer", json={"question": "头晕？"}),
+            client.get("/v1/domains"),
+            client.get("/readyz"),
+        ]
+        visitor = Visitor("", None, lambda: None, "r1")
+        assert client.portal is not None
+        panel = client.portal.call(Desk(engine, settings, EN).search, "头晕？", AUTO, None, visitor)
+    assert engine.state == "failed"
+    assert [response.status_code for response in said] == [503] * 4
+    assert said[0].json()["error"]["message"] == (
+        "the index cannot be used; the operator's log says why: ask again in a moment"
+    )
+    assert panel.problem == EN.index_failed
+    for words in (*(response.text for response in said), panel.problem, panel.html()):
+        assert "secret-place" not in words
+        assert "manifest" not in words
+    assert "secret-place" in engine.problem
+    assert engine.problem in caplog.text
 
 
 def test_how_long_to_wait_is_said_in_whole_seconds(connect: Open) -> None:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from http_fake_engine import FakeEngine, script, serving
 
+from dmnrag.service import streaming
 from dmnrag.service.app import create_app
 from dmnrag.service.events import Asked, Event
 from dmnrag.service.keys import KeyRing
@@ -71,6 +72,39 @@ def test_the_engines_iterator_ends_with_the_response_where_the_client_does_not_r
         assert engine.closed.is_set()
 
     asyncio.run(answer())
+
+
+@pytest.mark.parametrize("script", [script(), [script()[0], ValueError("planted")]], ids=["answer", "error"])
+def test_a_client_that_does_not_read_is_gone_after_a_while(
+    script: list[Event | Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "SEND_TIMEOUT_S", 0.01)
+    engine = FakeEngine(script)
+    sent = []
+
+    async def answer() -> None:
+        events = engine.answer(Asked("头晕？"))
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+            if message["type"] == "http.response.body":
+                await asyncio.sleep(3600)
+
+        async def receive() -> Any:
+            await asyncio.sleep(3600)  # the connection stays open
+
+        async def encode(given: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+            await anext(given)
+            async for _ in given:
+                yield b"piece"
+
+        stream = EventStream(await anext(events), events, encode, None)
+        with pytest.raises(ClientLeftError):
+            await stream({"type": "http", "state": {"request_id": "r"}}, receive, send)
+        assert engine.closed.is_set()
+
+    asyncio.run(answer())
+    assert sent == ["http.response.start", "http.response.body"]
 
 
 def test_a_client_that_leaves_in_the_middle_of_its_body_asks_nothing() -> None:

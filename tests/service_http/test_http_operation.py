@@ -2,11 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from http_fake_engine import FakeEngine, Open, keep
+from http_fake_engine import script as make_script
 from prometheus_client.parser import text_string_to_metric_families
 
+from dmnrag.errors import EndpointError, QueryError
+from dmnrag.service.faults import QueueFull
 from dmnrag.service.keys import KeyRing
 
 KEY, OTHER = "desk-0123456789abcdef", "law-0123456789abcdef"
@@ -74,6 +78,27 @@ def test_metrics_count_requests_answers_and_tokens_of_this_app_alone(connect: Op
     assert not [key for key in samples(other.get("/metrics").text) if key[0] == "dmnrag_requests_total"]
 
 
+@pytest.mark.parametrize(
+    ("script", "n"),
+    [
+        ([ValueError("planted")], 3),
+        ([EndpointError("http://10.0.0.7")], 3),
+        ([*make_script()[:3], ValueError("planted")], 2),  # `script` ends before a search sees it
+        ([QueryError("no word")], 0),
+        ([QueueFull("64 wait", 2)], 0),
+        (make_script(), 0),
+    ],
+)
+def test_faults_are_counted_also_when_the_stream_has_begun(connect: Open, script: Any, n: int) -> None:
+    client = connect(FakeEngine(script))
+    assert samples(client.get("/metrics").text)["dmnrag_faults_total", frozenset()] == 0
+    client.post("/v1/answer", json={"question": "头晕？"})
+    client.post("/v1/answer", json={"question": "头晕？", "stream": True})
+    client.post("/v1/search", json={"question": "头晕？"})
+    client.get("/nowhere")
+    assert samples(client.get("/metrics").text)["dmnrag_faults_total", frozenset()] == n
+
+
 def test_the_documentation_loads_nothing_from_elsewhere_and_runs_no_script(connect: Open) -> None:
     page = connect().get("/docs").text
     assert "<script" not in page
@@ -105,6 +130,24 @@ def test_a_stored_answer_is_shown_again_with_its_sources(connect: Open, tmp_path
         assert (again["asked"], again["feedback"]) == ("头晕？", None)
         assert client.get("/v1/answers/a1", headers=THEIRS).status_code == 404
         assert client.get("/v1/answers/a2", headers=MINE).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("labels", "status"), [('"内科"', 200), ('"外科", "心血管内科"', 200), ('"外科"', 404), ('"头晕"', 404)]
+)
+def test_a_key_that_was_limited_sees_no_stored_sources_of_other_domains(
+    connect: Open, tmp_path: Path, labels: str, status: int
+) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text(f'[[key]]\nname = "desk"\nkey = "{KEY}"\ndomains = [{labels}]\n', encoding="utf-8")
+    file.chmod(0o600)
+    with keep(tmp_path / "store", "desk") as store:
+        client = connect(FakeEngine(store=store), KeyRing.load(file, {}))
+        response = client.get("/v1/answers/a1", headers=MINE)
+        assert response.status_code == status
+        if status == 404:
+            unknown = client.get("/v1/answers/a2", headers=MINE).json()["error"]
+            assert response.json()["error"] | {"request_id": ""} == unknown | {"request_id": ""}
 
 
 def test_feedback_is_kept_and_belongs_to_the_asker(connect: Open, tmp_path: Path) -> None:

@@ -79,11 +79,40 @@ def test_a_limited_key_sees_nothing_else(client: httpx.Client) -> None:
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "domain_unknown")
 
 
-@pytest.mark.parametrize("body", [{"question": " \n"}, {"question": "长" * 2_001}, {"question": "头晕", "k": 51}])
-def test_what_the_engine_refuses_is_400(client: httpx.Client, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({"question": " \n"}, "invalid_question", None),
+        ({"question": "长" * 2_001}, "question_too_long", "question"),
+        ({"question": "头晕", "k": 51}, "invalid_question", None),
+        ({"question": "头晕", "domain": "火星科"}, "domain_unknown", "domain"),
+    ],
+)
+def test_what_the_engine_refuses_is_400(
+    client: httpx.Client, body: dict[str, Any], code: str, param: str | None
+) -> None:
     for path in ("/v1/answer", "/v1/search"):
         refused = client.post(path, json=body)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_question")
+        error = refused.json()["error"]
+        assert (refused.status_code, error["code"], error["param"]) == (400, code, param)
+        assert "dmnrag info" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "words"),
+    [
+        (b'{"question": "x"}', {"content-type": "text/plain"}, "Content-Type: application/json"),
+        (b"{", {"content-type": "application/json"}, "no JSON document"),
+        ('{"question": "头晕"}'.encode("gb18030"), {"content-type": "application/json"}, "UTF-8"),
+        (b'{"question": "x", "domain": {"a": 1}}', {"content-type": "application/json"}, "domain: "),
+    ],
+)
+def test_a_body_that_cannot_be_read_says_what_to_send(
+    client: httpx.Client, content: bytes, headers: dict[str, str], words: str
+) -> None:
+    refused = client.post("/v1/answer", content=content, headers=headers)
+    assert refused.status_code == 400
+    assert words in refused.json()["error"]["message"]
 
 
 def test_metrics_know_the_engine(client: httpx.Client) -> None:

@@ -19,6 +19,7 @@ from dmnrag.cli import serve as serve_command
 from dmnrag.cli.main import app
 from dmnrag.errors import ConfigError
 from dmnrag.index import IndexSettings, build_index
+from dmnrag.service import logs
 from dmnrag.service.settings import AnswerSettings, LoadSettings, ServeSettings, TrustSettings
 
 KEY = "desk-0123456789abcdef"
@@ -92,7 +93,8 @@ def test_other_addresses_need_keys_or_the_word_that_it_is_open() -> None:
             serve_command._check_reach(host, without_keys=True, anyone=False)
 
 
-def test_a_port_in_use_is_said_before_anything_is_loaded(index: Path) -> None:
+def test_a_port_in_use_is_said_before_anything_is_loaded(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "configure_logs", lambda log_questions: None)  # the process's, and it stays
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = CliRunner().invoke(app, ["serve", str(index), "--no-page", "--port", str(taken.getsockname()[1])])
     assert isinstance(result.exception, ConfigError)
@@ -129,4 +131,3 @@ def test_every_setting_has_its_option(index: Path, monkeypatch: pytest.MonkeyPat
     ):
         same = [name for name in type(default).__slots__ if getattr(part, name) == getattr(default, name)]
         assert same == []
-    assert not given.page

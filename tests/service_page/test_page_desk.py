@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from page_fake_engine import FAULTS, PIECES, TEXT, FakeEngine
@@ -14,6 +16,7 @@ from dmnrag.service.page_desk import Desk, Visitor, choice_of, domain_of
 from dmnrag.service.page_panel import Panel
 from dmnrag.service.page_texts import EN, ZH
 from dmnrag.service.settings import ServeSettings
+from dmnrag.service.store import Store, StoreError
 
 ANYONE = Visitor("desk", None, lambda: None, "r1")
 
@@ -106,6 +109,68 @@ def test_an_empty_index_is_said_also_to_a_key_that_sees_nothing() -> None:
 
 def test_a_key_lists_its_domains_alone() -> None:
     assert desk().domains(replace(ANYONE, allowed=frozenset({"外科"}))) == [("外科",)]
+
+
+@pytest.mark.parametrize("wrong", [5, ["x"], {"a": 1}, True])
+def test_what_is_no_text_is_unusable_and_no_fault(wrong: Any, tmp_path: Path) -> None:
+    faults: list[str] = []
+    engine = FakeEngine()
+    page = Desk(engine, ServeSettings(), EN, lambda: faults.append(""))  # type: ignore[arg-type]
+    for question, choice, method in ((wrong, AUTO, None), ("q", wrong, None), ("q", AUTO, wrong)):
+
+        async def ask(question: Any = question, choice: Any = choice, method: Any = method) -> Panel:
+            async for panels in page.ask(question, choice, [method], ANYONE):
+                panel = panels[0]
+            return panel
+
+        assert asyncio.run(ask()).problem == EN.invalid_question
+        found = asyncio.run(page.search(question, choice, method, ANYONE))
+        assert found.problem == EN.invalid_question
+        assert found.html()
+    assert engine.asked == []
+    with Store.open(tmp_path / "store") as engine.store:
+        assert asyncio.run(page.vote(wrong, True, "", ANYONE)) in {EN.vote_unknown, EN.vote_too_long}
+        assert asyncio.run(page.vote("a1", True, wrong, ANYONE)) in {EN.vote_unknown, EN.vote_too_long}
+    assert faults == []
+
+
+def test_questions_bring_the_id_of_their_request() -> None:
+    engine = FakeEngine()
+    asyncio.run(asked(desk(engine), "q"))
+    asyncio.run(desk(engine).search("q", AUTO, None, ANYONE))
+    assert [question.request_id for question in engine.asked] == ["r1", "r1"]
+
+
+@pytest.mark.parametrize(("question", "n"), [("q", 0), ("full", 0), ("unknown domain", 0), ("down", 1), ("fault", 1)])
+def test_faults_of_the_service_are_counted(question: str, n: int) -> None:
+    faults: list[str] = []
+    page = Desk(FakeEngine(), ServeSettings(), EN, lambda: faults.append(""))  # type: ignore[arg-type]
+    asyncio.run(asked(page, question))
+    assert len(faults) == n
+
+
+def test_a_vote_that_the_store_cannot_take_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StoreError("/srv")
+
+    faults: list[str] = []
+    with Store.open(tmp_path / "store") as store:
+        monkeypatch.setattr(Store, "add_feedback", fail)
+        page = Desk(FakeEngine(store), ServeSettings(), EN, lambda: faults.append(""))  # type: ignore[arg-type]
+        assert asyncio.run(page.vote("a1", True, "", ANYONE)) == EN.vote_failed
+    assert len(faults) == 1
+
+
+def test_an_answer_with_sources_that_the_key_may_not_see_is_as_if_gone() -> None:
+    async def look() -> list[Panel]:
+        page = desk(FakeEngine())
+        (panel,) = await asked(page, "q")
+        keys = [replace(ANYONE, allowed=frozenset(labels)) for labels in (("内科",), ("外科",))]
+        return [shown for key in keys for shown in await page.stored([panel.answer_id], key)]
+
+    heart, surgery = asyncio.run(look())
+    assert heart.text == TEXT
+    assert (surgery.text, surgery.sources, surgery.problem) == ("", None, EN.answer_gone)
 
 
 def test_without_a_store_no_vote_is_taken() -> None:

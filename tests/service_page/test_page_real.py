@@ -1,7 +1,10 @@
 """The page over the real engine and a real index, with a fake LLM and encoder."""
 
+import json
+import logging
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from page_visits import WAIT_MS, Watched, served
 from playwright.sync_api import expect
@@ -37,6 +40,24 @@ def url(llm: FakeGenerator, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     settings = ServeSettings()
     with served(Engine(folder, llm, settings), settings, KeyRing()) as found:
         yield found
+
+
+def test_requests_written_by_hand_are_refused_without_quoting_them_in_the_log(
+    url: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dmnrag"), "propagate", True)
+
+    def ask(number: int, *values: object) -> str:
+        joined = {"session_hash": f"hand{number}", "fn_index": 0, "data": values}
+        httpx.post(f"{url}/zh/gradio_api/queue/join", json=joined).raise_for_status()
+        with httpx.stream("GET", f"{url}/zh/gradio_api/queue/data", params=joined, timeout=WAIT_MS / 1000) as events:
+            return next(line for line in events.iter_lines() if "process_completed" in line)
+
+    assert ZH.invalid_question in json.loads(ask(1, "头晕", 5, "", False, "").removeprefix("data: "))["output"]["data"]
+    assert not json.loads(ask(2, "头晕").removeprefix("data: "))["success"]  # values are missing
+    assert "Traceback" not in capsys.readouterr().err
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told == ["the page's library failed"]  # and nothing of the first
 
 
 def test_a_citation_opens_the_excerpt_of_the_prompt_also_after_a_reload(

@@ -1,6 +1,7 @@
 """Signing in, and what stands before the page's library, without the library."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from dmnrag.service import page_session
 from dmnrag.service.app import create_app
 from dmnrag.service.keys import KeyRing
 from dmnrag.service.page_presence import Presence
-from dmnrag.service.page_session import COOKIE, PageSession
+from dmnrag.service.page_session import COOKIE
 from dmnrag.service.page_shell import Shell, rewritten
 from dmnrag.service.settings import ServeSettings
 
@@ -31,8 +32,7 @@ def client() -> TestClient:
     def who(request: Request) -> str:
         return str(request.state.owner)
 
-    app.include_router(page_session.router(KEYS))
-    app.add_middleware(PageSession, keys=KEYS)
+    page_session.add_session(app, KEYS)
     return TestClient(app, follow_redirects=False)
 
 
@@ -47,6 +47,22 @@ def test_a_page_without_a_key_leads_to_the_form_and_back(client: TestClient) -> 
     assert form.status_code == 200
     assert 'value="/who?a=1&amp;b=2"' in form.text
     assert client.get("/who").status_code == 401  # a program gets the error that it can read
+
+
+def test_the_way_to_the_form_is_a_request_like_others(
+    client: TestClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dmnrag"), "propagate", True)
+    caplog.set_level(logging.INFO, "dmnrag")
+    sent = client.get("/zh/", headers=HTML | {"x-request-id": "r303"})
+    assert (sent.status_code, sent.headers["location"]) == (303, "/sign-in?next=%2Fzh%2F")
+    assert sent.headers["x-request-id"] == "r303"
+    assert sent.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'self'" in sent.headers["content-security-policy"]
+    [line] = [record.facts for record in caplog.records if hasattr(record, "facts")]
+    assert (line["request_id"], line["path"], line["status"]) == ("r303", "/zh/", 303)
+    counted = client.get("/metrics", headers={"authorization": f"Bearer {DESK}"}).text
+    assert 'dmnrag_requests_total{method="GET",route="other",status="303"} 1.0' in counted
 
 
 @pytest.mark.parametrize(("key", "owner"), [(DESK, "desk"), (SURGEON, "surgeon")])

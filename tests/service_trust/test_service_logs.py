@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,12 +17,13 @@ FACTS: dict[str, Any] = {"request_id": "r1", "method": "POST", "path": "/v1/answ
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in ("dmnrag", "uvicorn")]
+    loggers = [logging.getLogger(name) for name in ("", "dmnrag", "uvicorn")]
     before = [([*logger.handlers], logger.level, logger.propagate) for logger in loggers]
     yield
     for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
         logger.handlers, logger.propagate = handlers, propagate
         logger.setLevel(level)
+    logging.captureWarnings(False)
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -93,6 +95,24 @@ def test_other_lines_of_the_package_are_json_too(capsys: pytest.CaptureFixture[s
     logging.getLogger("dmnrag.service.keys").warning("the keys file %s", "keys.toml")
     [line] = logged(capsys)
     assert (line["event"], line["level"], line["message"]) == ("message", "warning", "the keys file keys.toml")
+
+
+def test_what_other_libraries_warn_of_is_one_json_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(log_questions=False)
+    logging.getLogger("gradio.routes").warning("a form of %s parts", 3)
+    logging.getLogger("multipart").info("not worth a line")
+    logging.getLogger("dmnrag.service.keys").warning("mine")
+    logging.getLogger("uvicorn.error").info("the server's")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(False)
+        logging.captureWarnings(True)  # within the context, which has put its own in place
+        warnings.warn("old\nuse", DeprecationWarning, stacklevel=1)
+    lines = logged(capsys)
+    assert [line["message"] for line in lines[:3]] == ["a form of 3 parts", "mine", "the server's"]
+    assert lines[0]["logger"] == "gradio.routes"
+    assert (lines[3]["logger"], "old\nuse" in lines[3]["message"]) == ("py.warnings", True)
+    assert len(lines) == 4
 
 
 def test_importing_installs_no_handler() -> None:

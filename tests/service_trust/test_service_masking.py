@@ -3,8 +3,7 @@
 import pytest
 
 from dmnrag.errors import ConfigError
-from dmnrag.service.events import Turn
-from dmnrag.service.masking import mask_documents, mask_query, mask_turns, should_mask
+from dmnrag.service.masking import mask_documents, mask_query, should_mask
 from dmnrag.service.settings import MASKING, AnswerSettings
 from dmnrag.types import Document, Query
 
@@ -43,11 +42,9 @@ def test_the_settings_allow_these_words_and_no_others() -> None:
         AnswerSettings(mask="sometimes")
 
 
-def test_query_turns_and_documents_are_masked_and_nothing_else_changes() -> None:
+def test_query_and_documents_are_masked_and_nothing_else_changes() -> None:
     query = Query("q", "我叫李明，电话13812345678", ("内科",))
     assert mask_query(query) == Query("q", "我叫李明，电话[电话]", ("内科",))
-    turns = (Turn("user", "邮箱 a@b.cn"), Turn("assistant", "好的。"))
-    assert mask_turns(turns) == (Turn("user", "邮箱 [邮箱]"), Turn("assistant", "好的。"))
     document = Document("d", "打 13812345678 吗", ("写信 a@b.cn", "不用"), ("内科",), {"电话": "13812345678"})
     assert mask_documents([document]) == [
         Document("d", "打 [电话] 吗", ("写信 [邮箱]", "不用"), ("内科",), {"电话": "13812345678"})

@@ -75,13 +75,13 @@ def ask(
         pipeline = pipeline_with(searcher, llm, template, adapter, record)
         tell_differences(record, pipeline, chosen, settings)
     if as_json:
-        answer = judged.refusal or _last(pipeline.stream(asked.query, chosen, settings))
+        answer = judged.refusal or _last(pipeline.stream(asked.query, chosen, settings, searched=judged.searched))
         documents = pipeline.index.documents([hit.doc_id for hit in answer.hits])
         shown = answer_to_dict(question, settings.retrieval.layer, answer, documents, asked.inferred)
         judgement = {"refused": answer.refused, "evidence": verdict_to_dict(judged.verdict)}
         print_json({**shown, **judgement, "tokens_per_second": _rate(answer)})
         return
-    for piece in pipeline.stream(asked.query, chosen, settings):
+    for piece in pipeline.stream(asked.query, chosen, settings, searched=judged.searched):
         if isinstance(piece, Answer):
             typer.echo("")
             _show_sources(pipeline, piece)

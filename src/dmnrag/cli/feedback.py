@@ -145,7 +145,7 @@ def _pair(stored: StoredAnswer) -> dict[str, Any]:
 def _without_citations(stored: StoredAnswer) -> str:
     """In a document [1] would point at nothing."""
     cited = stored.finished.citations
-    return _CITATION.sub(lambda mark: "" if int(mark[1]) in cited else mark[0], stored.finished.text)
+    return _CITATION.sub(lambda mark: "" if int(mark[1]) in cited else mark[0], stored.finished.text).strip()
 
 
 def _opened(path: Path) -> Store:

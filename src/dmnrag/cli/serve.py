@@ -15,6 +15,7 @@ from dmnrag._optional import require
 from dmnrag.cli import options as o
 from dmnrag.cli import serve_options as s
 from dmnrag.errors import ConfigError
+from dmnrag.index.generations import current_generation
 from dmnrag.service.settings import AnswerSettings, LoadSettings, ServeSettings, TrustSettings
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ _logger = logging.getLogger(__name__)
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 """What a browser on this machine asks instead."""
+
+_KEEP_ALIVE_S = 75
+"""Longer than clients and proxies keep an unused connection (5 s and 60 s are common), so that the one who closes it is
+the one who would send the next request on it."""
 
 _TO_END_S = 5
 """For what is left of answers when their grace is over."""
@@ -91,7 +96,6 @@ def serve(
             reload_every_s=reload_every_s,
         ),
         trust=TrustSettings(
-            keys_file=keys,
             rate_per_minute=rate_per_minute,
             max_body_bytes=max_body_bytes,
             max_question_characters=max_question_characters,
@@ -100,7 +104,6 @@ def serve(
             audit_file=audit,
             store_file=store,
         ),
-        page=page,
     )
     for module in ("fastapi", "prometheus_client", "uvicorn", *(("gradio",) if page else ())):
         require(module, "serve")
@@ -109,6 +112,7 @@ def serve(
     from dmnrag.service.keys import KeyRing
     from dmnrag.service.logs import configure_logs
 
+    current_generation(folder)  # a mistyped folder is said now, not waited for
     configure_logs(log_questions)
     ring = KeyRing.load(keys, os.environ)
     _check_reach(host, ring.open, anyone)
@@ -173,6 +177,7 @@ def _run(app: Any, listener: socket.socket, host: str, engine: "Engine", grace_s
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=grace_s,
     )
     Server(config).run(sockets=[listener])

@@ -81,7 +81,7 @@ Keys = Annotated[
     Path | None,
     typer.Option(
         "--keys",
-        help="API keys, a TOML file (docs/service.md). Those of DMNRAG_API_KEYS, name:key,..., are added.",
+        help="API keys, a TOML file (docs/trust.md). Those of DMNRAG_API_KEYS, name:key,..., are added.",
         show_default=False,
     ),
 ]

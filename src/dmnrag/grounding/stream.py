@@ -1,24 +1,23 @@
 """One answer on its way from an LLM to a client: citations in order, no secrets, unsupported sentences named."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmnrag.grounding.citations import CitationFilter, citations_of
 from dmnrag.grounding.guard import PromptGuard
 from dmnrag.grounding.sentences import Span, SupportWatch
-from dmnrag.text.characters import CJK_CHARACTER
+from dmnrag.grounding.thinking import ThinkingFilter
+from dmnrag.text.characters import has_cjk
 from dmnrag.types import Excerpt
-
-_CJK = re.compile(CJK_CHARACTER)
 
 
 class GroundedStream:
     """Takes an answer in pieces and gives out what a client may see.
 
     The joined output and everything that is known of it depend on the joined input alone, not on the pieces.
-    The citation filter acts first, so that a removed citation cannot hide a secret from the guard, and the sentences
-    are judged as the client sees them. Cheap enough for an event loop; not for several threads at once.
+    Thinking aloud is left out, then the citation filter acts, so that a removed citation cannot hide a secret from the
+    guard, and the sentences are judged as the client sees them. Cheap enough for an event loop; not for
+    several threads at once.
     """
 
     def __init__(
@@ -32,6 +31,7 @@ class GroundedStream:
             fence: marks that must not come out at all, such as `Template.fence`.
             question: in its language a cut answer says that it was cut.
         """
+        self._thinking = ThinkingFilter()
         self._citations = CitationFilter({excerpt.number for excerpt in excerpts})
         self._guard = PromptGuard(secret, fence)
         self._support = SupportWatch([excerpt.text for excerpt in excerpts])
@@ -61,13 +61,14 @@ class GroundedStream:
 
     def feed(self, piece: str) -> list[str | Span]:
         """Take a piece of the LLM's text; return the text that may be shown now, then spans of finished sentences."""
-        return [] if self.withheld else self._shown(self._guard.feed(self._citations.feed(piece)))
+        return [] if self.withheld else self._shown(self._guard.feed(self._citations.feed(self._thinking.feed(piece))))
 
     def close(self) -> list[str | Span]:
         """The answer is over: the rest of it, as `feed` returns it. Called again, it returns nothing."""
         if self.withheld:
             return []
-        last = self._shown(self._guard.feed(self._citations.close()))
+        rest = self._citations.feed(self._thinking.close()) + self._citations.close()
+        last = self._shown(self._guard.feed(rest))
         return (
             last if self.withheld else [*last, *self._shown(self._guard.close()), *self._named(self._support.close())]
         )
@@ -113,6 +114,6 @@ def ground(
 
 def withheld_notice(question: str) -> str:
     """What a cut answer ends with: English for a question without a Chinese character, else Chinese."""
-    if question.strip() and not _CJK.search(question):
+    if question.strip() and not has_cjk(question):
         return "The rest of this answer is withheld because it would repeat internal instructions."
     return "回答的其余部分涉及内部指令，不予显示。"

@@ -14,7 +14,12 @@ def parse_domain(text: str) -> Domain:
     return tuple(label.strip() for label in text.replace("，", ",").split(",") if label.strip())
 
 
-def resolve_domain(given: Domain, known: Mapping[Domain, int], *, allow_unknown: bool = False) -> Domain:
+_CURE = "`dmnrag info` lists all, --allow-unknown-domain takes any text"
+
+
+def resolve_domain(
+    given: Domain, known: Mapping[Domain, int], *, allow_unknown: bool = False, cure: str = _CURE
+) -> Domain:
     """The domain of the index that `given` means.
 
     A single label that stands at the end of just one known path stands for that path
@@ -24,6 +29,7 @@ def resolve_domain(given: Domain, known: Mapping[Domain, int], *, allow_unknown:
         given: labels as the caller has them.
         known: the index's domains with their number of documents.
         allow_unknown: take labels that no document carries as they are.
+        cure: what whoever gave them can do, for the message.
 
     Raises:
         DomainUnknownError: a label that no document carries; offers near ones.
@@ -33,10 +39,7 @@ def resolve_domain(given: Domain, known: Mapping[Domain, int], *, allow_unknown:
     labels = {label for path in known for label in path}
     unknown = [label for label in given if label not in labels]
     if unknown and not allow_unknown:
-        raise DomainUnknownError(
-            f"no document carries the domain {unknown[0]!r}; {_near(unknown[0], known)}; "
-            "`dmnrag info` lists all, --allow-unknown-domain takes any text"
-        )
+        raise DomainUnknownError(f"no document carries the domain {unknown[0]!r}; {_near(unknown[0], known)}; {cure}")
     if len(given) == 1:
         paths = [path for path in known if path[-1] == given[0]]
         if len(paths) == 1:

@@ -63,7 +63,6 @@ def make_generator(  # noqa: PLR0913 - one place for whatever a back end takes
         return open_adapted(
             local, Path(adapter), name=spec, batch_size=batch_size, device=device, dtype=dtype, progress=progress
         )
-    kind, _, rest = spec.partition(":")
     if spec == "fake":
         from dmnrag.llm.fake import FakeGenerator
 
@@ -72,12 +71,10 @@ def make_generator(  # noqa: PLR0913 - one place for whatever a back end takes
         from dmnrag.llm.builtin import open_builtin
 
         return open_builtin(name=spec, device=device, dtype=dtype, batch_size=batch_size, progress=progress)
-    if kind == "openai":
+    if spec.startswith("openai:"):
         from dmnrag.llm.openai_compatible import EndpointSettings, OpenAIGenerator
 
-        model, _, url = rest.partition("@")
-        if not model or not url.startswith(("http://", "https://")):
-            raise ConfigError(f"LLM {spec!r} is incomplete: write openai:MODEL@URL. Allowed are {FORMS}")
+        model, url = _server(spec)
         endpoint = EndpointSettings(
             url=url, timeout_s=timeout_s, retries=retries, concurrency=batch_size, api_key_env=api_key_env
         )
@@ -115,12 +112,22 @@ def check_spec(spec: str) -> None:
     Raises:
         ConfigError: offers the nearest.
     """
+    if spec.startswith("openai:"):
+        _server(spec)
     if spec in _WORDS or spec.startswith("openai:"):
         return
     near = get_close_matches(spec.lower(), (*_WORDS, "openai"), n=1, cutoff=0.75)
     if not spec.strip() or near:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"no LLM {spec!r}: allowed are {FORMS}.{hint}")
+
+
+def _server(spec: str) -> tuple[str, str]:
+    """Model and URL of openai:MODEL@URL."""
+    model, _, url = spec.removeprefix("openai:").partition("@")
+    if not model or not url.startswith(("http://", "https://")):
+        raise ConfigError(f"LLM {spec!r} is incomplete: write openai:MODEL@URL. Allowed are {FORMS}")
+    return model, url
 
 
 def _local(spec: str, name: str, device: str | None, dtype: str | None, batch_size: int) -> Generator:

@@ -13,5 +13,9 @@ LLM. `docs/refusal.md` says how well it does.
 from dmnrag.refusal.calibrate import CalibrationSettings, calibrate
 from dmnrag.refusal.figures import Estimate, Figures
 from dmnrag.refusal.model import EvidenceModel, Verdict
+from dmnrag.refusal.texts import nothing_found_text, refusal_text
 
-__all__ = ["CalibrationSettings", "Estimate", "EvidenceModel", "Figures", "Verdict", "calibrate"]
+__all__ = [
+    "CalibrationSettings", "Estimate", "EvidenceModel", "Figures", "Verdict", "calibrate", "nothing_found_text",
+    "refusal_text",
+]  # fmt: skip

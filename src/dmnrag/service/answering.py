@@ -18,9 +18,10 @@ from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
-from dmnrag.errors import EndpointError
+from dmnrag.errors import EndpointError, GenerationError
 from dmnrag.grounding import GroundedStream
 from dmnrag.pipeline import Pipeline
+from dmnrag.refusal import nothing_found_text, refusal_text
 from dmnrag.service.checking import checked
 from dmnrag.service.events import (
     Asked,
@@ -44,7 +45,6 @@ from dmnrag.service.records import Records
 from dmnrag.service.reloading import IndexKeeper
 from dmnrag.service.searching import SearchBatcher
 from dmnrag.service.settings import ServeSettings
-from dmnrag.service.texts import refusal_text
 from dmnrag.service.writing import Draft, merged, write
 from dmnrag.types import Domain, FinishReason, GenerationSettings, Layer, Prompt
 
@@ -213,7 +213,7 @@ class Answering:
             yield ready.started
             yield ready.sources
             if ready.ask is None:
-                text = refusal_text(ready.started.question, ready.sources.evidence)
+                text = _refusal(ready.started.question, ready.sources.evidence)
                 yield Delta(text)
                 yield await self._finish(ready, Draft(text), "refused", "stop")
                 return
@@ -312,6 +312,8 @@ class Answering:
             parts.llms.report(problem)
             raise AnswerTimeout(problem)
         parts.llms.report("")
+        if not draft.text.strip():
+            raise GenerationError("the LLM wrote nothing that is an answer: ask again, or in other words")
         reason = draft.finish_reason(timed_out=timed_out, withheld=grounding.withheld)
         yield await self._finish(ready, draft, "withheld" if grounding.withheld else "answered", reason)
 
@@ -335,6 +337,12 @@ def _max_tokens(asked: Asked, llm: Llm) -> int:
     """As asked, within the operator's limit, and an adapter's: its prompts were cut to leave that much."""
     assert asked.max_tokens is not None  # since it was checked
     return asked.max_tokens if llm.adapter is None else min(asked.max_tokens, llm.adapter.answer_tokens)
+
+
+def _refusal(question: str, evidence: Evidence | None) -> str:
+    return (
+        nothing_found_text(question) if evidence is None else refusal_text(question, evidence.score, evidence.threshold)
+    )
 
 
 def _new_id() -> str:

@@ -47,6 +47,7 @@ def create_app(engine: Engine, settings: ServeSettings, keys: KeyRing) -> FastAP
         redirect_slashes=False,
     )
     parts = Parts(engine, Metrics(engine), with_keys=not keys.open)
+    app.state.metrics = parts.metrics  # for the page
     for module in (routes_answer, routes_search, routes_stored, routes_chat, routes_health):
         app.include_router(module.router(parts))
     routes_docs.describe(app, parts.with_keys)

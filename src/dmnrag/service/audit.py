@@ -2,7 +2,7 @@
 
 A line: `time` (UTC), `request_id`, `owner`, `event`, `answer_id`, `doc_ids`, `domain`, `outcome`, and `question` only
 in a log that was opened for it. Deleting a person's stored questions does not touch this file: it is evidence of who
-had access to what, without what was asked. Rotate it with copytruncate.
+had access to what; with `question` it holds what was asked as well. Rotate it with copytruncate.
 """
 
 import fcntl

@@ -6,12 +6,13 @@ from dmnrag.errors import ConfigError, QueryError
 from dmnrag.methods import find_method
 from dmnrag.pipeline import check_question
 from dmnrag.service.events import Asked
+from dmnrag.service.faults import QuestionTooLong
 from dmnrag.service.settings import ServeSettings
 from dmnrag.types import GenerationSettings, Query
 
 
 def checked(asked: Asked, settings: ServeSettings) -> Asked:
-    """The question as it is worked on: without white space around it, k and max_tokens as they will be.
+    """The question as it is worked on: without white space around it, max_tokens as they will be.
 
     An answer longer than the operator allows is not refused: clients of other services ask for thousands of tokens as a
     matter of course, and get as many as there are.
@@ -22,7 +23,7 @@ def checked(asked: Asked, settings: ServeSettings) -> Asked:
     question = asked.question.strip()
     check_question(Query("1", question))
     if len(question) > settings.trust.max_question_characters:
-        raise QueryError(
+        raise QuestionTooLong(
             f"the question has {len(question):,} characters: at most "
             f"{settings.trust.max_question_characters:,} are allowed, shorten it"
         )

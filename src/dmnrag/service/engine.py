@@ -11,14 +11,15 @@ All methods are called from one event loop, the one that ran `start`.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from dmnrag.errors import ConfigError, DmnragError
+from dmnrag.errors import ConfigError, DmnragError, EndpointError
 from dmnrag.index import Index
 from dmnrag.index.generations import current_generation
 from dmnrag.llm import make_generator
@@ -38,16 +39,17 @@ from dmnrag.service.lookup import EvidenceJudge, Looked, Wanted, look_up, visibl
 from dmnrag.service.notices import Notices
 from dmnrag.service.prompting import Llm
 from dmnrag.service.records import Records
-from dmnrag.service.reloading import IndexKeeper, reusable_encoders, warm
+from dmnrag.service.reloading import RETRY_S, IndexKeeper, reusable_encoders, warm
 from dmnrag.service.searching import SearchBatcher
 from dmnrag.service.settings import ServeSettings
 from dmnrag.service.store import Store, StoredAnswer
-from dmnrag.types import Domain, GenerationSettings, Layer, Prompt
+from dmnrag.types import Domain, Generation, GenerationSettings, Layer, Prompt
 
 __all__ = ["AnswerTimeout", "Engine", "Found", "NotReady", "QueueFull"]
 
 _logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 State = Literal["loading", "ready", "failed"]
 LlmState = Literal["none", "loading", "ready", "down"]
 
@@ -59,6 +61,9 @@ _SERVER_SILENCE_S = 60.0
 
 PROBE_EVERY_S = 10.0
 """An LLM that is down is asked for one token so often."""
+
+PROBE_S = 10.0
+"""So long it may take for that."""
 
 _RETRY_LOADING_S, _RETRY_NEVER_S = 5.0, 60.0
 
@@ -107,7 +112,8 @@ class Engine:
         self._adapter_folder = adapter
         self._adapter, self._template = _check(llm, template, adapter)
         self._loaded_llm: Llm | None = None
-        self._llm_problem = self._crash = ""
+        self._llm_problem = self._index_crash = ""
+        self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self._index_thread = ThreadPoolExecutor(1, thread_name_prefix="dmnrag-index")
         self._llm_thread = ThreadPoolExecutor(1, thread_name_prefix="dmnrag-load")
@@ -144,8 +150,6 @@ class Engine:
         self._tasks = [asyncio.create_task(self._watch_index())]
         if self._llm_given is not None:
             self._tasks.append(asyncio.create_task(self._watch_llm(self._llm_given)))
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
 
     async def drain(self) -> None:
         """Refuse new questions and finish running answers; when the grace is over, give what is there of them."""
@@ -153,6 +157,7 @@ class Engine:
 
     async def stop(self) -> None:
         """`drain`, where that was not done yet, then free everything."""
+        self._stopping = True
         await self.drain()
         for task in self._tasks:
             task.cancel()
@@ -169,7 +174,7 @@ class Engine:
         """Of the index."""
         if self._keeper.ready:
             return "ready"
-        return "failed" if self._keeper.problem or self._crash else "loading"
+        return "failed" if self._keeper.problem or self._index_crash else "loading"
 
     @property
     def llm_state(self) -> LlmState:
@@ -183,7 +188,7 @@ class Engine:
     @property
     def problem(self) -> str:
         """What is wrong, in plain words, for the operator: it names files and servers. Empty where nothing is."""
-        return "; ".join(problem for problem in (self._keeper.problem, self._llm_problem, self._crash) if problem)
+        return "; ".join(problem for problem in (self._keeper.problem, self._index_crash, self._llm_problem) if problem)
 
     def domains(self, allowed: frozenset[str] | None = None) -> list[tuple[Domain, int]]:
         """The index's domains with their number of documents, those that a key with these labels may see."""
@@ -224,6 +229,7 @@ class Engine:
             "generation": 0 if index is None else index.manifest.generation,
             "documents": 0 if index is None else index.n_documents,
             "reloads": self._keeper.reloads,
+            "index_problem": float(bool(self._keeper.problem or self._index_crash)),
             "store_failures": self._records.failures,
         }
 
@@ -249,10 +255,15 @@ class Engine:
 
     async def _watch_index(self) -> None:
         loop, every_s = asyncio.get_running_loop(), self._settings.load.reload_every_s
-        await loop.run_in_executor(self._index_thread, self._keeper.refresh)
-        while every_s:
-            await asyncio.sleep(every_s)
-            await loop.run_in_executor(self._index_thread, self._keeper.refresh)
+        while True:
+            try:
+                await loop.run_in_executor(self._index_thread, self._keeper.refresh)
+                self._index_crash = ""
+            except Exception as error:  # the top of this task, which must not end: what is open still answers
+                self._index_crash = _crashed("the index", error, self._index_crash)
+            if not every_s:
+                return
+            await asyncio.sleep(max(every_s, RETRY_S) if self._index_crash else every_s)
 
     def _open_index(self, former: OpenIndex | None) -> OpenIndex:
         """In the index's thread."""
@@ -282,25 +293,46 @@ class Engine:
         return judge
 
     async def _watch_llm(self, given: str | Generator) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            self._loaded_llm = await loop.run_in_executor(self._llm_thread, partial(self._open_llm, given))
+            loaded = await self._in_llm_thread(partial(self._open_llm, given))
+            # A server that is not there yet must not be called ready.
+            problem = await self._probe(loaded.generator) if _is_server(given) else ""
         except DmnragError as error:
             self.report(f"the LLM cannot be used: {error}")
             return
+        except Exception as error:  # the top of this task: whoever waits for the LLM has to learn of it
+            self.report(_crashed("the LLM", error, ""))
+            return
+        self.report(problem)
+        self._loaded_llm = loaded
         while True:
             await asyncio.sleep(PROBE_EVERY_S)
             if self._llm_problem:
-                await self._probe(self._loaded_llm.generator)
+                self.report(await self._probe(loaded.generator))
 
-    async def _probe(self, generator: Generator) -> None:
-        """Whether an LLM that was down is there again: who sends questions only to a ready service waits for that."""
-        work = partial(generator.generate, [Prompt("1")], GenerationSettings(max_tokens=1))
+    async def _probe(self, generator: Generator) -> str:
+        """Why an LLM does not write one token; empty where it does.
+
+        Who sends questions only to a ready service waits for that. A server that is silent is left after `PROBE_S`.
+        """
+        until = time.monotonic() + PROBE_S
+
+        def work() -> str:
+            pieces = generator.stream(
+                Prompt("1"), GenerationSettings(max_tokens=1), lambda: self._stopping or time.monotonic() > until
+            )
+            reasons = [piece.finish_reason for piece in pieces if isinstance(piece, Generation)]
+            return f"the LLM is silent for {PROBE_S:g} s" if reasons == ["cancelled"] else ""
+
         try:
-            await asyncio.get_running_loop().run_in_executor(self._llm_thread, work)
-        except DmnragError:
-            return
-        self.report("")
+            return await self._in_llm_thread(work)
+        except EndpointError as error:
+            return "" if error.answered else str(error)
+        except Exception as error:  # as above
+            return _crashed("the LLM", error, self._llm_problem)
+
+    async def _in_llm_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._llm_thread, work)
 
     def _open_llm(self, given: str | Generator) -> Llm:
         """In the LLM's thread."""
@@ -316,13 +348,6 @@ class Engine:
         _ = generator.context_tokens
         return Llm(generator, self._template or default_template(generator), self._adapter)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """A fault in loading is not a problem of the index or LLM: it is shown, and logged with its traceback."""
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        self._crash = f"loading failed ({type(error).__name__}: {error}); the log has the details"
-        _logger.error("loading failed", exc_info=error)
-
     def _tell(self, started: Started, finished: Finished) -> None:
         for observer in self.observers:
             observer(started, finished)
@@ -337,6 +362,18 @@ def _check(
         raise ConfigError(f"adapter {adapter} is put onto an LLM and none is named: give the one it was trained on")
     record = None if adapter is None else read_record(adapter)
     return record, template_with(record, None if template is None else load_template(template))
+
+
+def _crashed(what: str, error: Exception, known: str) -> str:
+    """A fault that is no foreseen problem, in words; logged with its traceback where it was not `known` before."""
+    words = f"{what} cannot be used ({type(error).__name__}: {error}); the log has the details"
+    if words != known:
+        _logger.error("%s cannot be used", what, exc_info=error)
+    return words
+
+
+def _is_server(llm: str | Generator) -> bool:
+    return (llm if isinstance(llm, str) else llm.name).startswith("openai:")
 
 
 def _mark(folder: Path) -> object:

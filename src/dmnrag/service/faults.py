@@ -1,6 +1,6 @@
 """Why a question is not answered now although nothing is wrong with it. The HTTP part gives each its status."""
 
-from dmnrag.errors import DmnragError
+from dmnrag.errors import DmnragError, QueryError
 
 
 class QueueFull(DmnragError):
@@ -21,3 +21,7 @@ class NotReady(DmnragError):
 
 class AnswerTimeout(DmnragError, TimeoutError):
     """Searching took too long, or the LLM wrote nothing in the time of an answer (504)."""
+
+
+class QuestionTooLong(QueryError):
+    """More characters than the operator allows."""

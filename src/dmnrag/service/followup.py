@@ -77,8 +77,3 @@ def whole_question(question: str, history: Sequence[Turn], most_characters: int)
 def earlier_questions(history: Sequence[Turn]) -> list[str]:
     """What the person asked before, oldest first."""
     return [turn.text.strip() for turn in history if turn.role == "user" and turn.text.strip()]
-
-
-def is_chinese(text: str) -> bool:
-    """Whether fixed texts to this question are Chinese; else they are English."""
-    return _CJK.search(text) is not None

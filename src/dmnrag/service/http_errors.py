@@ -23,7 +23,7 @@ from dmnrag.errors import (
     PromptTooLongError,
     QueryError,
 )
-from dmnrag.service.faults import AnswerTimeout, NotReady, QueueFull
+from dmnrag.service.faults import AnswerTimeout, NotReady, QuestionTooLong, QueueFull
 from dmnrag.service.schemas import ErrorBody, ErrorDetail
 from dmnrag.service.store import AnswerUnknownError
 
@@ -36,6 +36,8 @@ class Kind:
     code: str
     words: str = ""
     """Said in place of the error's own message, which names files and servers. Empty: the message can be shown."""
+    param: str | None = None
+    """The part of the request that is wrong."""
 
 
 class ServiceError(DmnragError):
@@ -51,9 +53,10 @@ KINDS: tuple[tuple[type[DmnragError], Kind], ...] = (
     (NotReady, Kind(503, "not_ready")),
     (AnswerTimeout, Kind(504, "timeout")),
     (AnswerUnknownError, Kind(404, "answer_unknown")),
-    (DomainUnknownError, Kind(400, "domain_unknown")),
+    (DomainUnknownError, Kind(400, "domain_unknown", param="domain")),
+    (QuestionTooLong, Kind(400, "question_too_long", param="question")),
     (QueryError, Kind(400, "invalid_question")),
-    (PromptTooLongError, Kind(400, "question_too_long")),
+    (PromptTooLongError, Kind(400, "question_too_long", param="question")),
     (GenerationError, Kind(502, "llm_failed", "the LLM gave no usable answer; try again later")),
     (IndexFolderError, Kind(503, "index_unusable", "the index cannot be read; the operator's log says why")),
     (ClusterError, Kind(503, "index_unusable", "the index's servers do not answer; the operator's log says why")),
@@ -65,6 +68,14 @@ _INTERNAL = Kind(
 )
 _TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 _STATUS_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+
+_NO_DOCUMENT = {
+    "json_invalid": "check its brackets and quotes",
+    "model_attributes_type": "send one object, with the header Content-Type: application/json",
+    "missing_body": "send one object, with the header Content-Type: application/json",
+}
+_FORMS = frozenset({"str", "int", "float", "bool", "list", "dict"})
 
 
 class JsonError(Response):
@@ -95,7 +106,7 @@ def error_fields(error: Exception, request_id: str) -> dict[str, Any]:
         status, code, message, param = error.status, error.code, str(error), error.param
     else:
         kind = kind_of(error)
-        status, code, message, param = kind.status, kind.code, kind.words or str(error), None
+        status, code, message, param = kind.status, kind.code, kind.words or str(error), kind.param
     return _document(status, code, message, param, request_id)
 
 
@@ -146,7 +157,12 @@ def _known(request: Request, error: Exception) -> Response:
 def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = None if first["type"] == "json_invalid" else ".".join(map(str, first["loc"][1:])) or None
+    if first["type"] in _NO_DOCUMENT:
+        message = f"the body is no JSON document: {_NO_DOCUMENT[first['type']]}"
+        return JsonError(_document(400, "invalid_request", message, None, request.state.request_id), 400)
+    # Which of several forms was tried stands in brackets or is the name of a type: no part of the request.
+    parts = [str(part) for part in first["loc"][1:] if str(part).isidentifier() or str(part).isdecimal()]
+    where = ".".join(part for part in parts if part not in _FORMS) or None
     message = f"{where or 'the request'}: {first['msg'].removeprefix('Value error, ')}"
     return JsonError(_document(400, "invalid_request", message, where, request.state.request_id), 400)
 
@@ -154,7 +170,10 @@ def _invalid(request: Request, error: Exception) -> Response:
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _STATUS_CODES.get(error.status_code, "invalid_request")
-    document = _document(error.status_code, code, str(error.detail), None, request.state.request_id)
+    words = str(error.detail)
+    if error.status_code == 400:  # the framework's own, where it cannot read the body
+        words = "the body cannot be read: send JSON in UTF-8, not nested deeply"
+    document = _document(error.status_code, code, words, None, request.state.request_id)
     headers: Mapping[str, str] | None = error.headers
     return JsonError(document, error.status_code, dict(headers or {}))
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-_NAMES = ("dmnrag", "uvicorn")
-"""Whose lines are written: this package's, and the server's."""
+_LEVELS = {"": logging.WARNING, "dmnrag": logging.INFO, "uvicorn": logging.INFO}
+"""From which level on lines are written: of this package and of the server more than of other libraries (the root)."""
 _REQUESTS = logging.getLogger("dmnrag.service.requests")
 _SERVER_FAULT = 500
 
@@ -53,8 +53,12 @@ class _Handler(logging.StreamHandler[Any]):
 
 
 def configure_logs(log_questions: bool) -> None:
-    """Write the lines of this package and of the server to stderr, from `info` on. Once, when a service starts."""
-    for name in _NAMES:
+    """Write lines to stderr: of this package and the server from `info` on, of all else, Python too, from `warning` on.
+
+    Once, when a service starts.
+    """
+    logging.captureWarnings(True)
+    for name, level in _LEVELS.items():
         logger = logging.getLogger(name)
         for handler in [*logger.handlers]:
             if isinstance(handler, _Handler):
@@ -62,8 +66,8 @@ def configure_logs(log_questions: bool) -> None:
         handler = _Handler(sys.stderr)
         handler.setFormatter(_JsonFormatter(log_questions))
         logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
+        logger.setLevel(level)
+        logger.propagate = False  # the root would write the line again
 
 
 def log_request(

@@ -1,7 +1,7 @@
 """From questions to what is known before an LLM is asked: domain, method, documents, evidence. In the search thread.
 
-Many questions at once: domains are inferred together, and questions with equal settings are searched together. What is
-wrong with one question is its result and no other's.
+Many questions at once: domains are inferred together, and questions with equal settings are searched together. What can
+be seen to be wrong with one question is its result and no other's; what the index raises is that of all it searched.
 
 Labels that a key may not see (`Wanted.allowed`) take part in nothing: hits are filtered before ranking in both layers,
 such a domain is as unknown as one that no document has, and one that was inferred is left out.
@@ -171,7 +171,7 @@ def _shown(inference: Inference, allowed: frozenset[str] | None) -> Inferred:
         return inferred
     inferred = replace(inferred, alternatives=tuple((name, p) for name, p in alternatives if name in allowed))
     if allowed.isdisjoint(inference.domain):
-        return replace(inferred, domain=(), abstained=True)
+        return replace(inferred, domain=(), probability=0.0, abstained=True)
     return inferred
 
 
@@ -179,7 +179,8 @@ def _given(wanted: Wanted) -> Domain:
     if not wanted.domain:
         return ()
     given = parse_domain(wanted.domain) if isinstance(wanted.domain, str) else wanted.domain
-    return resolve_domain(given, visible(wanted.pipeline.index.domains, wanted.allowed))
+    known = visible(wanted.pipeline.index.domains, wanted.allowed)
+    return resolve_domain(given, known, cure="GET /v1/domains lists all, null is none")
 
 
 def _search(plans: Sequence[_Plan]) -> Sequence[tuple[LayerHits, tuple[Document, ...]] | DmnragError]:

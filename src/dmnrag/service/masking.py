@@ -1,16 +1,15 @@
 """Personal data out of what an LLM is given: phone and identity numbers, e-mail addresses, bank cards.
 
-Masked are the question, earlier turns and documents as they enter the prompt. Search works on the words as they were
-typed, on this machine. What clients see of a source: its excerpt is what the LLM was given, so masked; its question and
-answers are those of the index. What masking finds and what it cannot: `dmnrag.text.masking`.
+Masked are the question, made whole with earlier ones, and the documents as they enter the prompt. Search works on the
+words as they were typed. What clients see of a source: its excerpt is what the LLM was given, so masked; its question
+and answers are those of the index. What masking finds and what it cannot: `dmnrag.text.masking`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from dmnrag.service.events import Turn
 from dmnrag.text.masking import mask_personal
 from dmnrag.types import Document, Query
 
@@ -29,11 +28,6 @@ def should_mask(setting: str, llm: str) -> bool:
 def mask_query(query: Query) -> Query:
     """The query with markers in its text."""
     return replace(query, text=mask_personal(query.text)[0])
-
-
-def mask_turns(turns: Iterable[Turn]) -> tuple[Turn, ...]:
-    """Earlier messages with markers in their texts."""
-    return tuple(replace(turn, text=mask_personal(turn.text)[0]) for turn in turns)
 
 
 def mask_documents(documents: Sequence[Document]) -> list[Document]:

@@ -33,6 +33,11 @@ class Metrics:
             registry=self._registry,
             buckets=_BUCKETS_S,
         )
+        self._faults = Counter(
+            "dmnrag_faults",
+            "Requests and questions of the page that failed by a fault of service, index or LLM, also within a stream.",
+            registry=self._registry,
+        )
         self._answers = Counter(
             "dmnrag_answers", "Finished answers by outcome.", ["outcome", "method"], registry=self._registry
         )
@@ -44,6 +49,10 @@ class Metrics:
         """One finished request; `route` is the pattern, not the path."""
         self._requests.labels(method if method in _METHODS else "other", route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
+
+    def count_fault(self) -> None:
+        """Something failed and it was not the asker's fault (`http_errors.is_fault`)."""
+        self._faults.inc()
 
     def _count_answer(self, started: Started, finished: Finished) -> None:
         self._answers.labels(finished.outcome, started.method).inc()

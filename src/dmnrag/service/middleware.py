@@ -1,7 +1,7 @@
 """What happens to every request before and after its route: id, log, metrics, headers; key and rate; size of the body.
 
 Plain ASGI, so that streams stay streams and a client that leaves is noticed. Outermost first: `RequestContext`,
-CORS (Starlette's, only where origins are set), `Access`, `BodyLimit`.
+`PageSession` where there is a page, CORS (Starlette's, only where origins are set), `Access`, `BodyLimit`.
 """
 
 import re
@@ -98,7 +98,12 @@ class _Exchange:
 
     def _finish(self, metrics: Metrics, seconds: float) -> None:
         method, path, error = self._scope["method"], self._scope["path"], self._state.get("error")
+        fault = error if error is not None and is_fault(error) else None
+        if fault is not None:
+            metrics.count_fault()
         metrics.count_request(method, getattr(self._scope.get("route"), "path", "") or "other", self._status, seconds)
+        if path in HEALTH_PATHS and fault is None:
+            return  # asked every few seconds, by machines: in the metrics, and the log says what is not ready
         log_request(
             request_id=self._id,
             method=method,
@@ -107,7 +112,7 @@ class _Exchange:
             ms=seconds * 1000,
             owner=self._state.get("owner", ""),
             question=self._state.get("question"),
-            error=error if error is not None and is_fault(error) else None,
+            error=fault,
         )
 
 

@@ -1,7 +1,9 @@
 """The web page in the app: one page per language, their style and script, the start page, and signing in."""
 
+import logging
 import os
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
@@ -19,6 +21,8 @@ from dmnrag.service.settings import ServeSettings
 if TYPE_CHECKING:
     from dmnrag.service.engine import Engine
 
+_logger = logging.getLogger(__name__)
+
 _ASSETS = {"page_style.css": "text/css", "page_script.js": "text/javascript", "page_thumb.svg": "image/svg+xml"}
 
 
@@ -34,8 +38,14 @@ def mount_page(app: FastAPI, engine: "Engine", settings: ServeSettings, keys: Ke
     # It would tell its makers about each start, and look for a newer release.
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     import gradio as gr
+    from gradio import queueing
 
     from dmnrag.service.page_blocks import build
+
+    # It would print tracebacks, which quote what was sent, between the lines of the log; a request that was written by
+    # hand, with values missing, brings one about.
+    told = SimpleNamespace(print_exc=lambda: _logger.warning("the page's library failed", exc_info=True))
+    queueing.traceback = told  # type: ignore[assignment,attr-defined]
 
     # Fonts of the visitor's system: the library's own come from another host.
     sans = (
@@ -65,7 +75,8 @@ def mount_page(app: FastAPI, engine: "Engine", settings: ServeSettings, keys: Ke
     )
     for language in LANGUAGES:
         presence = Presence()
-        blocks = build(Desk(engine, settings, TEXTS[language]), presence, with_keys=not keys.open)
+        desk = Desk(engine, settings, TEXTS[language], app.state.metrics.count_fault)
+        blocks = build(desk, presence, with_keys=not keys.open)
         gr.mount_gradio_app(
             app,
             blocks,
@@ -95,6 +106,5 @@ def mount_page(app: FastAPI, engine: "Engine", settings: ServeSettings, keys: Ke
             return Response("Not found.", 404, media_type="text/plain")
         return Response((files("dmnrag.service") / name).read_bytes(), media_type=_ASSETS[name])
 
-    app.include_router(page_session.router(keys))
-    app.add_middleware(page_session.PageSession, keys=keys)
+    page_session.add_session(app, keys)
     return app

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmnrag.errors import QueryError
 from dmnrag.service.events import AUTO, Asked
@@ -53,10 +53,14 @@ class Condition:
 class Desk:
     """Serves the page in one language."""
 
-    def __init__(self, engine: "Engine", settings: ServeSettings, texts: Texts) -> None:
+    def __init__(
+        self, engine: "Engine", settings: ServeSettings, texts: Texts, count_fault: Callable[[], None] = lambda: None
+    ) -> None:
+        """`count_fault` is called for each fault of the service that a visitor meets."""
         self.texts = texts
         self.settings = settings
         self._engine = engine
+        self._count_fault = count_fault
 
     @property
     def answers(self) -> bool:
@@ -87,15 +91,23 @@ class Desk:
         return Condition(" ".join(filter(None, words)), engine.llm_state in {"none", "ready"} and not words[:-1])
 
     async def ask(
-        self, question: str, domain: str | Domain | None, methods: Sequence[str | None], visitor: Visitor
+        self, question: Any, choice: Any, methods: Sequence[Any], visitor: Visitor
     ) -> AsyncGenerator[Sequence[Panel], None]:
         """Answer with each of the methods at once; yields the panels, one per method, whenever one has changed.
 
         Closing it, or cancelling its task, stops the generation.
+
+        Args:
+            question, choice, methods: as the browser sends them, whatever that is; `choice` is a value of the list of
+                domains, and an empty method the default.
+            visitor: who asks.
         """
-        panels = [Panel(self.texts, method or "") for method in methods]
+        panels = [Panel(self.texts, method if isinstance(method, str) else "") for method in methods]
         changed = asyncio.Event()
-        tasks = [asyncio.create_task(self._fill(panel, question, domain, visitor, changed)) for panel in panels]
+        tasks = [
+            asyncio.create_task(self._fill(panel, (question, choice, method), visitor, changed))
+            for panel, method in zip(panels, methods, strict=True)
+        ]
         try:
             while not all(task.done() for task in tasks):
                 await changed.wait()
@@ -107,11 +119,11 @@ class Desk:
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def search(self, question: str, domain: str | Domain | None, method: str | None, visitor: Visitor) -> Panel:
-        """What there is on a question."""
-        panel = Panel(self.texts, method or "")
+    async def search(self, question: Any, choice: Any, method: Any, visitor: Visitor) -> Panel:
+        """What there is on a question; arguments as of `ask`."""
+        panel = Panel(self.texts, method if isinstance(method, str) else "")
         try:
-            asked = self._asked(question, domain, method, visitor)
+            asked = self._asked(question, choice, method, visitor)
             return Panel.of_found(await self._engine.search(asked), self.texts)
         except Exception as error:  # the top of the handler: the page's library would show nothing
             panel.problem = self._words(error, visitor)
@@ -123,20 +135,22 @@ class Desk:
         for answer_id in answer_ids:
             try:
                 found = await self._engine.stored(answer_id, visitor.owner)
+                shown = found is not None and found.visible_to(visitor.allowed)
                 gone = Panel(self.texts, problem=self.texts.answer_gone)
-                panels.append(gone if found is None else Panel.of_stored(found, self.texts))
+                panels.append(Panel.of_stored(found, self.texts) if found is not None and shown else gone)
             except StoreError as error:
                 panels.append(Panel(self.texts, problem=self._words(error, visitor)))
         return panels
 
-    async def vote(self, answer_id: str, good: bool, comment: str, visitor: Visitor) -> str:
-        """Keep a vote; returns what to say."""
+    async def vote(self, answer_id: Any, good: Any, comment: Any, visitor: Visitor) -> str:
+        """Keep a vote; returns what to say. Arguments are as the browser sends them, whatever that is."""
         store, texts = self._engine.store, self.texts
         if store is None:
             return texts.vote_impossible
         try:
             visitor.charge()
-            await asyncio.to_thread(store.add_feedback, answer_id, visitor.owner, good, comment.strip())
+            answer_id, comment = _text(answer_id), _text(comment).strip()
+            await asyncio.to_thread(store.add_feedback, answer_id, visitor.owner, bool(good), comment)
         except AnswerUnknownError:
             return texts.vote_unknown
         except QueryError:
@@ -144,16 +158,14 @@ class Desk:
         except ServiceError as error:
             return self._words(error, visitor)
         except StoreError:
+            self._count_fault()
             _logger.exception("a vote is not kept")
             return texts.vote_failed
         return texts.vote_kept
 
-    async def _fill(
-        self, panel: Panel, question: str, domain: str | Domain | None, visitor: Visitor, changed: asyncio.Event
-    ) -> None:
+    async def _fill(self, panel: Panel, wanted: tuple[Any, Any, Any], visitor: Visitor, changed: asyncio.Event) -> None:
         try:
-            asked = self._asked(question, domain, panel.method or None, visitor)
-            async with aclosing(self._engine.answer(asked)) as events:
+            async with aclosing(self._engine.answer(self._asked(*wanted, visitor))) as events:
                 async for event in events:
                     panel.take(event)
                     changed.set()
@@ -162,16 +174,25 @@ class Desk:
         finally:
             changed.set()
 
-    def _asked(self, question: str, domain: str | Domain | None, method: str | None, visitor: Visitor) -> Asked:
+    def _asked(self, question: Any, choice: Any, method: Any, visitor: Visitor) -> Asked:
         """The question for the engine, counted against the visitor's rate."""
+        question, domain, method = _text(question), domain_of(_text(choice)), _text(method) or None
         if not question.strip():
             raise ServiceError(400, "question_empty", self.texts.question_empty)
         visitor.charge()
-        return Asked(question, domain, method, allowed_domains=visitor.allowed, owner=visitor.owner)
+        return Asked(
+            question,
+            domain,
+            method,
+            allowed_domains=visitor.allowed,
+            owner=visitor.owner,
+            request_id=visitor.request_id,
+        )
 
     def _words(self, error: Exception, visitor: Visitor) -> str:
         """What a visitor is told; the operator's log has the rest of what is the service's fault."""
         if is_fault(error):
+            self._count_fault()
             _logger.error("request %s of the page failed", visitor.request_id, exc_info=error)
         if isinstance(error, NotReady):
             return self._not_ready(error, visitor)
@@ -193,6 +214,17 @@ class Desk:
         """By what is not ready; the turn may also just not have come."""
         condition = self.condition(visitor)
         return condition.words or self.texts.busy.format(seconds=ceil(error.retry_after_s))
+
+
+def _text(value: Any) -> str:
+    """None is no text. Not for the page's own browser, which sends nothing else, but for who writes requests by hand.
+
+    Raises:
+        QueryError: it is no text.
+    """
+    if not isinstance(value, str | None):
+        raise QueryError(f"{value!r} is no text")
+    return value or ""
 
 
 def domain_of(choice: str | None) -> str | Domain | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from dmnrag.grounding.citations import CITATION
 from dmnrag.service.events import Delta, Event, Finished, Inferred, Source, Sources, Started, Unsupported
-from dmnrag.service.followup import is_chinese
 from dmnrag.service.page_texts import Texts
+from dmnrag.text.characters import has_cjk
 from dmnrag.types import Domain
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def joined(domain: Domain) -> str:
 
 def language_of(text: str) -> str:
     """For the `lang` of a text that may be in another language than the page."""
-    return "zh-CN" if is_chinese(text) else "en"
+    return "zh-CN" if has_cjk(text) else "en"
 
 
 def _likely(inferred: Inferred, texts: Texts) -> str:

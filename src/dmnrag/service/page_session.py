@@ -9,9 +9,10 @@ import re
 from importlib.resources import files
 from urllib.parse import quote, unquote, urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -57,7 +58,17 @@ def is_page_event(path: str) -> bool:
     return _EVENT.match(path) is not None
 
 
-def router(keys: KeyRing) -> APIRouter:
+def add_session(app: FastAPI, keys: KeyRing) -> None:
+    """Put form and `PageSession` into an app of `create_app` that is not yet started.
+
+    It goes inside the outermost middleware, `RequestContext`, so that the way to the form is a request like others:
+    with an id, headers, a line in the log.
+    """
+    app.include_router(_router(keys))
+    app.user_middleware.insert(1, Middleware(PageSession, keys=keys))
+
+
+def _router(keys: KeyRing) -> APIRouter:
     """The form, and the end of the session."""
     routes = APIRouter(include_in_schema=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from dmnrag.service.page_desk import Desk, Visitor, domain_of
+from dmnrag.service.page_desk import Desk, Visitor
 from dmnrag.service.page_form import Form, Slot, chosen, domain_choices
 from dmnrag.service.page_panel import Panel
 from dmnrag.service.page_presence import Presence
@@ -59,29 +59,29 @@ class _Acts:
     presence: Presence
 
     async def ask(
-        self, question: str, domain: str, method: str, compare: bool, second: str, request: gr.Request
+        self, question: Any, domain: Any, method: Any, compare: Any, second: Any, request: gr.Request
     ) -> AsyncGenerator[Updates, None]:
         form, visitor = self.form, visitor_of(request)
         texts = form.desk.texts
-        methods = [method or None, second] if compare else [method or None]
+        methods = [method, second] if compare else [method]
         yield form.working([Panel(texts) for _ in methods], texts.working, stoppable=True)
         panels: Sequence[Panel] = ()
         task = asyncio.current_task()
         assert task is not None
         with self.presence.watch(request.session_hash or "", task.cancel):
-            async with aclosing(form.desk.ask(question or "", domain_of(domain), methods, visitor)) as shown:
+            async with aclosing(form.desk.ask(question, domain, methods, visitor)) as shown:
                 async for panels in shown:
                     yield {slot.panel: panel.html() for slot, panel in zip(form.slots, panels, strict=False)}
         problems = [panel.problem for panel in panels if panel.problem]
         yield form.finished(panels, problems[0] if problems else texts.finished, visitor)
 
     async def search(
-        self, question: str, domain: str, method: str, request: gr.Request
+        self, question: Any, domain: Any, method: Any, request: gr.Request
     ) -> AsyncGenerator[Updates, None]:
         form, visitor = self.form, visitor_of(request)
         texts = form.desk.texts
         yield form.working([], texts.searching, stoppable=False)
-        panel = await form.desk.search(question or "", domain_of(domain), method or None, visitor)
+        panel = await form.desk.search(question, domain, method, visitor)
         n = 0 if panel.sources is None else len(panel.sources.sources)
         yield form.finished([panel], panel.problem or texts.found.format(n=n), visitor)
 
@@ -116,18 +116,18 @@ class _Votes:
     desk: Desk
     slot: Slot
 
-    async def good(self, answer_id: str, comment: str, request: gr.Request) -> Updates:
+    async def good(self, answer_id: Any, comment: Any, request: gr.Request) -> Updates:
         return await self._vote(True, answer_id, comment, request)
 
-    async def bad(self, answer_id: str, comment: str, request: gr.Request) -> Updates:
+    async def bad(self, answer_id: Any, comment: Any, request: gr.Request) -> Updates:
         return await self._vote(False, answer_id, comment, request)
 
-    async def send(self, good: bool, answer_id: str, comment: str, request: gr.Request) -> Updates:
+    async def send(self, good: Any, answer_id: Any, comment: Any, request: gr.Request) -> Updates:
         return await self._vote(good, answer_id, comment, request)
 
-    async def _vote(self, good: bool, answer_id: str, comment: str, request: gr.Request) -> Updates:
+    async def _vote(self, good: Any, answer_id: Any, comment: Any, request: gr.Request) -> Updates:
         slot = self.slot
-        words = await self.desk.vote(answer_id or "", good, comment or "", visitor_of(request))
+        words = await self.desk.vote(answer_id, good, comment, visitor_of(request))
         if words != self.desk.texts.vote_kept:
             return {slot.note: escape(words)}
         more = {part: gr.update(visible=True) for part in (slot.comment, slot.send)}

@@ -18,7 +18,10 @@ from dmnrag.service.store import Store, StoredAnswer, StoreError
 _logger = logging.getLogger(__name__)
 
 REMEMBERED = 1_000
-"""Answers that a service without a store shows again after the page is reloaded; some 10 kB each."""
+"""Answers that a service without a store shows again after the page is reloaded."""
+
+REMEMBERED_CHARACTERS = 20_000_000
+"""Of all of them, sources included: 40 to 80 MB, however many documents and how long ones clients ask for."""
 
 T = TypeVar("T")
 
@@ -30,6 +33,7 @@ class Records:
         self._store = store
         self._audit = audit
         self._remembered: OrderedDict[str, StoredAnswer] = OrderedDict()
+        self._n_characters = 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="dmnrag-records")
         self.failures = 0
         """Answers that the store could not take."""
@@ -83,7 +87,7 @@ class Records:
         of_owner = {key for key, kept in self._remembered.items() if kept.owner == owner}
         gone = of_owner if answer_id is None else of_owner & {answer_id}
         for key in gone:
-            del self._remembered[key]
+            self._drop(key)
         return len(gone)
 
     def close(self) -> None:
@@ -98,11 +102,14 @@ class Records:
         self, asked: Asked, started: Started, sources: Sources, finished: Finished, generation: int | None
     ) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._remembered[started.answer_id] = StoredAnswer(
-            now, asked.owner, asked.question, generation, started, sources, finished
-        )
-        if len(self._remembered) > REMEMBERED:
-            self._remembered.popitem(last=False)
+        kept = StoredAnswer(now, asked.owner, asked.question, generation, started, sources, finished)
+        self._remembered[started.answer_id] = kept
+        self._n_characters += _characters(kept)
+        while len(self._remembered) > REMEMBERED or self._n_characters > REMEMBERED_CHARACTERS:
+            self._drop(next(iter(self._remembered)))
+
+    def _drop(self, answer_id: str) -> None:
+        self._n_characters -= _characters(self._remembered.pop(answer_id))
 
     async def _write(
         self, audit: AuditLog, event: str, asked: Asked, started: Started, sources: Sources, outcome: str = ""
@@ -122,3 +129,14 @@ class Records:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _characters(kept: StoredAnswer) -> int:
+    of_sources = sum(
+        len(source.excerpt)
+        + len(source.question)
+        + sum(map(len, source.answers))
+        + sum(map(len, source.metadata.values()))
+        for source in kept.sources.sources
+    )
+    return len(kept.question) + len(kept.finished.text) + of_sources

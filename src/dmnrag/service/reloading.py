@@ -99,12 +99,13 @@ class IndexKeeper(Generic[Opened]):
         """What is open now, kept open until the context is left.
 
         Raises:
-            NotReady: nothing is open yet.
+            NotReady: nothing is open yet. Its words are for clients; `problem`, which names files and servers, is not.
         """
         with self._lock:
             held = self._held
             if held is None:
-                raise NotReady(self.problem or "the index is being loaded: ask again in a moment", _RETRY_AFTER_S)
+                words = "cannot be used; the operator's log says why" if self.problem else "is being loaded"
+                raise NotReady(f"the index {words}: ask again in a moment", _RETRY_AFTER_S)
             held.users += 1
         try:
             yield held.opened

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request
 
 from dmnrag.service.asking import Parts
 from dmnrag.service.http_errors import ServiceError, error_docs
+from dmnrag.service.keys import Key
 from dmnrag.service.schemas import DeletedBody, FeedbackBody, FeedbackRequest, StoredBody, stored_body
 
 _Id = Annotated[str, Path(description="Of `/v1/answer`.", max_length=64)]
@@ -28,8 +29,9 @@ def router(parts: Parts) -> APIRouter:
 
         A service without a store remembers the latest answers until it stops.
         """
+        key: Key | None = request.state.key
         found = await parts.engine.stored(answer_id, request.state.owner)
-        if found is None:
+        if found is None or not found.visible_to(None if key is None else key.domains):
             raise ServiceError(404, "answer_unknown", "no such answer is kept for you: it may have been deleted")
         return stored_body(found)
 

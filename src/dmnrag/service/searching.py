@@ -60,7 +60,7 @@ class SearchBatcher(Generic[Item, Result]):
     @property
     def waiting(self) -> int:
         """Requests that no batch has taken yet."""
-        return sum(len(batch.items) for batch in self._gathering)
+        return sum(item is not None for batch in self._gathering for item in batch.items)
 
     async def search(self, item: Item, timeout_s: float) -> Result:
         """The result of one request. A caller who is cancelled is left out of the batch if that has not begun.

@@ -77,8 +77,6 @@ class LoadSettings:
 class TrustSettings:
     """Who may ask, how much, and what is kept of it."""
 
-    keys_file: Path | None = None
-    """API keys, TOML; those of DMNRAG_API_KEYS are added. Without any the service is open."""
     rate_per_minute: int | None = None
     """Requests of a key, or of an address where there are no keys. A key's own rate goes before."""
     max_body_bytes: int = 65_536
@@ -108,5 +106,3 @@ class ServeSettings:
     answer: AnswerSettings = field(default_factory=AnswerSettings)
     load: LoadSettings = field(default_factory=LoadSettings)
     trust: TrustSettings = field(default_factory=TrustSettings)
-    page: bool = True
-    """Whether the web page is served."""

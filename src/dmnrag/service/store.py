@@ -93,6 +93,13 @@ class StoredAnswer:
     finished: Finished
     feedback: Feedback | None = None
 
+    def visible_to(self, allowed: frozenset[str] | None) -> bool:
+        """Whether a key that may see documents with these labels (None: all) may see each of the sources.
+
+        It may have been limited after it had asked. A document without labels is none that a limited key sees.
+        """
+        return allowed is None or not any(allowed.isdisjoint(source.domain) for source in self.sources.sources)
+
 
 _STARTED, _SOURCES, _FINISHED = TypeAdapter(Started), TypeAdapter(Sources), TypeAdapter(Finished)
 
@@ -197,10 +204,6 @@ class Store:
         while rows := self._read(f"{_ROWS} WHERE position > ? ORDER BY position LIMIT {_PAGE}", (last,)):
             last = rows[-1][0]
             yield from map(self._restored, rows)
-
-    def feedback(self) -> Iterator[StoredAnswer]:
-        """The answers with a vote, oldest first."""
-        return (stored for stored in self.questions() if stored.feedback is not None)
 
     def delete_owner(self, owner: str) -> int:
         """Delete everything of an owner; returns the number of answers."""

@@ -19,6 +19,11 @@ CLIENT_LEFT = 499
 """Status in log and metrics of a request whose client left before its answer; nginx's number for it."""
 
 
+SEND_TIMEOUT_S = 30.0
+"""A piece of an answer that is not taken for so long: its client is gone, though its connection is open, and must
+not hold a place in the queue. Buffers take most answers whole, so that who reads slowly is hardly waited for."""
+
+
 class ClientLeftError(Exception):
     """Nobody waits for the response."""
 
@@ -123,9 +128,18 @@ class EventStream(Response):
         state = scope["state"]
         try:
             async for piece in self._encode(joined(self._first, self._events)):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await _send_piece(send, piece)
+        except ClientLeftError:
+            raise
         except Exception as error:  # the top of the handler: the status is sent, so this is the only way left to say it
             state["error"] = error
-            piece = sse(error_fields(error, state["request_id"]), self._error_name)
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await _send_piece(send, sse(error_fields(error, state["request_id"]), self._error_name))
+        await _send_piece(send, b"", more=False)
+
+
+async def _send_piece(send: Send, piece: bytes, *, more: bool = True) -> None:
+    try:
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+    except TimeoutError:
+        raise ClientLeftError from None

@@ -1,7 +1,7 @@
 """The LLM's pieces to an answer: grounded in the thread that generates, put together on the event loop."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dmnrag.grounding import GroundedStream, Span, citations_of
 from dmnrag.protocols import Generator
@@ -23,12 +23,18 @@ def write(
     Raises:
         GenerationError: of the LLM; what was given out stays valid.
     """
-    for piece in generator.stream(prompt, settings, lambda: cancelled() or grounding.withheld):
+    n_pieces = 0
+
+    def over() -> bool:
+        return cancelled() or grounding.withheld or n_pieces > settings.max_tokens
+
+    for piece in generator.stream(prompt, settings, over):
         if isinstance(piece, str):
+            n_pieces += 1  # of a token or more each: a server that does not keep to max_tokens is stopped
             yield from map(_event, grounding.feed(piece))
         else:
             yield from map(_event, grounding.close())
-            yield piece
+            yield replace(piece, finish_reason="length") if n_pieces > settings.max_tokens else piece
 
 
 def _event(item: str | Span) -> Delta | Unsupported:

@@ -25,12 +25,18 @@ LATIN_CHARACTER = rf"[^\W_{CJK}]"
 """A letter or digit of a script that is not CJK. The underscore separates terms."""
 
 _LATIN = re.compile(LATIN_CHARACTER)
+_CJK = re.compile(CJK_CHARACTER)
 _TERM = re.compile(rf"[^\W_]|{CJK_CHARACTER}")
 
 
 def is_latin(character: str) -> bool:
     """Whether one character belongs to a run that is one term."""
     return _LATIN.match(character) is not None
+
+
+def has_cjk(text: str) -> bool:
+    """Whether there is a CJK character in it: fixed texts to such a question are Chinese, to others English."""
+    return _CJK.search(text) is not None
 
 
 def makes_term(text: str) -> bool:
