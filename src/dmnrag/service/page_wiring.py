@@ -73,7 +73,9 @@ class _Acts:
                 async for panels in shown:
                     yield {slot.panel: panel.html() for slot, panel in zip(form.slots, panels, strict=False)}
         problems = [panel.problem for panel in panels if panel.problem]
-        yield form.finished(panels, problems[0] if problems else texts.finished, visitor)
+        answered = any(panel.finished is not None and panel.finished.outcome == "answered" for panel in panels)
+        # Of a refusal or a notice the panel says what it is.
+        yield form.finished(panels, problems[0] if problems else texts.finished if answered else "", visitor)
 
     async def search(
         self, question: Any, domain: Any, method: Any, request: gr.Request
