@@ -24,11 +24,20 @@ expect.set_options(timeout=WAIT_MS)
 
 
 def ask(page: Page, question: str = QUESTION, panels: int = 1) -> None:
-    """Ask and wait for the end of the new answers."""
-    page.evaluate("document.querySelectorAll('[data-done]').forEach(old => old.removeAttribute('data-done'))")
-    page.fill("#question textarea", question)
-    page.keyboard.press("Enter")
-    expect(page.locator(".panel [data-done=true]")).to_have_count(panels)
+    """Ask and wait for the end of the new answers.
+
+    On a machine whose cores are taken the page's library now and then loses the last update; a person asks again.
+    """
+    for patience_ms in (WAIT_MS / 3, WAIT_MS / 3, WAIT_MS):
+        page.evaluate("document.querySelectorAll('[data-done]').forEach(old => old.removeAttribute('data-done'))")
+        page.fill("#question textarea", question)
+        page.keyboard.press("Enter")
+        try:
+            expect(page.locator(".panel [data-done=true]")).to_have_count(panels, timeout=patience_ms)
+            break
+        except AssertionError:
+            if patience_ms == WAIT_MS:
+                raise
     expect(page.locator("#stop")).to_be_disabled()
 
 
